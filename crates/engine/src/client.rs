@@ -1,27 +1,20 @@
 //! An application's connection, as plain data. `login/steps.rs`, `lifecycle/link.rs` and
 //! `relay/requests.rs` handle it. An idle client is only this struct: data that few clients have is
 //! in boxes.
-//!
-//! ```text
-//!  Login ─► Idle ⇄ Waiting ─► Preparing ─► Linked ─► Idle …
-//!    │        ▲                    ▲           └────► Failed (its server is lost)
-//!    │        └────────────────────┴───────────────────┘
-//!    └────► Canceling (a cancel request is a connection of its own)
-//! ```
 
 use config::Config;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::cancel::outcome::CancelOutcome;
 use crate::cancel::signaling::Signaling;
 pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
-use crate::lifecycle::loss::Failed;
 use crate::lifecycle::replication::Replication;
 use crate::login::auth::{Login, LoginStep};
 use crate::login::console::is_console;
+pub use crate::phase::ClientPhase;
+use crate::phase::Phase;
 use crate::relay::pace::Pace;
 use crate::relay::prepared::ClientStatements;
 use crate::relay::stream::Stream;
@@ -32,28 +25,9 @@ use crate::values::{Digest, Values};
 use crate::vars::Slots;
 use sql::Seen;
 
-/// The state of a client: what it waits for, or what Weir expects from it.
-#[derive(Debug)]
-pub enum ClientPhase {
-    /// The rest of its login.
-    Login(Box<Login>),
-    /// Its next request; it has no server.
-    Idle,
-    /// A server. The client's bytes stay in the kernel.
-    Waiting(Waiter),
-    /// Its server, which is being prepared.
-    Preparing(Waiter),
-    /// It has a server.
-    Linked,
-    /// Its next message. Its transaction or its session was lost with its server.
-    Failed(Box<Failed>),
-    /// The end of its cancel request; answers of this many workers are missing.
-    Canceling { answers_missing: u16, outcome: CancelOutcome },
-}
-
 #[derive(Debug)]
 pub struct Client {
-    pub phase: ClientPhase,
+    pub phase: Phase<ClientPhase>,
     /// Identifies the connection among all present and past ones of the process.
     pub serial: u64,
     pub identity: Arc<Identity>,
@@ -221,7 +195,7 @@ impl Client {
     pub fn new(serial: u64, login: Login, now: Micros) -> Self {
         let nobody = login.requested.clone();
         Self {
-            phase: ClientPhase::Login(Box::new(login)),
+            phase: Phase::<ClientPhase>::new(login),
             serial,
             identity: nobody,
             pool: None,
@@ -245,60 +219,34 @@ impl Client {
         }
     }
 
-    /// Enters `phase`. The phases of an ordinary transaction own nothing, so the general drop of
-    /// the old one is avoided.
-    #[inline]
-    pub fn enter(&mut self, phase: ClientPhase) {
-        let old = std::mem::replace(&mut self.phase, phase);
-        match old {
-            ClientPhase::Login(_) | ClientPhase::Failed(_) | ClientPhase::Canceling { .. } => {
-                drop(old);
-            }
-            ClientPhase::Idle
-            | ClientPhase::Waiting(_)
-            | ClientPhase::Preparing(_)
-            | ClientPhase::Linked => std::mem::forget(old),
-        }
-    }
-
     /// Returns the state of its login.
     #[inline]
     pub(crate) fn login_mut(&mut self) -> &mut Login {
-        match &mut self.phase {
-            ClientPhase::Login(login) => login,
-            ClientPhase::Idle
-            | ClientPhase::Waiting(_)
-            | ClientPhase::Preparing(_)
-            | ClientPhase::Linked
-            | ClientPhase::Failed(_)
-            | ClientPhase::Canceling { .. } => {
-                unreachable!("only called while the client is logging in")
-            }
-        }
+        self.phase.login_mut().expect("only called while the client is logging in")
     }
 
     /// Does this client wait for `auth_query`?
     #[inline]
     pub(crate) fn asks(&self) -> bool {
-        matches!(&self.phase, ClientPhase::Login(login)
+        matches!(&*self.phase, ClientPhase::Login(login)
             if matches!(login.step, LoginStep::Asking(_)))
     }
 
     /// Does this client wait to prove its password?
     #[inline]
     pub(crate) fn proves(&self) -> bool {
-        matches!(&self.phase, ClientPhase::Login(login)
+        matches!(&*self.phase, ClientPhase::Login(login)
             if matches!(login.step, LoginStep::Proving(_)))
     }
 
     /// Does this client wait for a trial?
     pub(crate) fn awaits_trial(&self) -> bool {
-        matches!(&self.phase, ClientPhase::Login(login) if matches!(login.step, LoginStep::Trial))
+        matches!(&*self.phase, ClientPhase::Login(login) if matches!(login.step, LoginStep::Trial))
     }
 
     /// Does this client log in to the console?
     pub(crate) fn wants_console(&self, config: &Config) -> bool {
-        matches!(&self.phase, ClientPhase::Login(login)
+        matches!(&*self.phase, ClientPhase::Login(login)
             if is_console(config, &login.requested.database))
     }
 
@@ -316,7 +264,7 @@ impl Client {
     /// Is no message of the client half read? Messages that wait for replies are continued when the
     /// replies are read.
     pub(crate) fn is_read_whole(&self) -> bool {
-        match self.phase {
+        match *self.phase {
             ClientPhase::Login(_) => false,
             ClientPhase::Idle
             | ClientPhase::Waiting(_)
@@ -339,13 +287,6 @@ impl Client {
     pub fn end_request(&mut self) {
         if let Some(own) = &mut self.extended {
             own.renewed = false;
-        }
-    }
-
-    /// The client has waited since this moment, in whatever queue it is now.
-    pub(crate) fn count_wait_from(&mut self, since: Micros) {
-        if let ClientPhase::Waiting(waiter) = self.phase {
-            self.enter(ClientPhase::Waiting(Waiter { since, ..waiter }));
         }
     }
 
@@ -384,7 +325,7 @@ impl Client {
 
     /// Returns its place in a pool's queue, if it waits there.
     pub fn wait(&self) -> Option<Waiter> {
-        match &self.phase {
+        match &*self.phase {
             ClientPhase::Waiting(waiter) => Some(*waiter),
             ClientPhase::Login(login) => login.wait(),
             ClientPhase::Idle
@@ -411,7 +352,7 @@ impl Client {
     /// Is the client logging in, and not waiting for PostgreSQL? If it disconnects now, it may only
     /// have tested whether Weir is up.
     pub fn is_probe(&self) -> bool {
-        let ClientPhase::Login(login) = &self.phase else { return false };
+        let ClientPhase::Login(login) = &*self.phase else { return false };
         !login.step.awaits_postgres()
     }
 

@@ -42,6 +42,7 @@ mod login;
 mod notify;
 mod operator;
 pub mod own_error;
+pub mod phase;
 mod relay;
 pub mod routing;
 pub mod server;

@@ -20,6 +20,7 @@ pub(crate) mod lost;
 pub(crate) mod open;
 pub(crate) mod own_keys;
 pub(crate) mod own_query;
+pub(crate) mod pair;
 mod place;
 pub(crate) mod preparation;
 pub(crate) mod principal;

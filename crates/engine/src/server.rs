@@ -17,12 +17,12 @@ use wire::startup::CancelKey;
 use crate::encoding::Letters;
 use crate::ids::{ClientId, Micros, PoolId};
 pub use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::own_query::OwnQuery;
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
-use crate::login::auth_answer::AuthAnswer;
 pub use crate::login::server_login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
 use crate::operator::stages::Stages;
+use crate::phase::Phase;
+pub use crate::phase::{ServerPhase, Settling};
 use crate::relay::changes::Changes;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
@@ -32,112 +32,12 @@ use crate::session::ahead::Ahead;
 use crate::session::carried::Carried;
 use crate::session::on_server::{SchemaChanges, SessionBox};
 use crate::session::pins::{Pinned, Pins};
-use crate::session::probe::Probe;
 use crate::session::sequences::DrawnNumbers;
 use crate::session::setting_names::SettingNames;
 use crate::session::state::{Numbers, Traces};
 use crate::session::text_history::{CANDIDATES_MAX, Called};
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
-
-/// The state of a server: what it waits for.
-#[derive(Debug)]
-pub enum ServerPhase {
-    /// The connection to be made.
-    Connecting(Box<ServerLogin>),
-    /// The end of the login.
-    Login(Box<ServerLogin>),
-    /// A client. The server is in no worker's table.
-    Parked,
-    /// The reply to Weir's own query; its client is held back until then.
-    Preparing(Preparation),
-    /// Its client's messages and PostgreSQL's replies.
-    Linked,
-    /// The end of the query of a lost client.
-    Finishing,
-    /// The end of whatever prevents linking it. It has no client.
-    Settling(Settling),
-    /// Notifications, to forward them. It never has a client.
-    Listening,
-    /// Its end: PostgreSQL's backend serves clients' sockets itself. `came`: it is in the lobby.
-    /// `asked`: it was asked to leave.
-    Attending { came: bool, asked: bool },
-}
-
-impl ServerPhase {
-    /// Is the server's client held back because it signals another one?
-    pub fn is_signaling(&self) -> bool {
-        matches!(self, Self::Preparing(Preparation::Signal(_)))
-    }
-
-    /// Returns the reply to a probe that is being collected.
-    pub fn probe(&mut self) -> Option<&mut Option<Box<Probe>>> {
-        if let Self::Preparing(step) = self { step.probe() } else { None }
-    }
-
-    /// Returns the reply about a user that is being collected.
-    pub fn auth_answer(&mut self) -> Option<&mut Option<Box<AuthAnswer>>> {
-        if let Self::Preparing(step) = self { step.auth_answer() } else { None }
-    }
-
-    /// Are the rows that the server sends now collected?
-    pub fn collects_rows(&self) -> bool {
-        matches!(
-            self,
-            Self::Preparing(
-                Preparation::Probe(Some(_))
-                    | Preparation::Recount(Some(_))
-                    | Preparation::Ask(Some(_))
-                    | Preparation::TellPrincipal(_)
-                    | Preparation::Signal(Some(_))
-            )
-        )
-    }
-
-    /// Are their row descriptions collected, too?
-    pub fn collects_columns(&self) -> bool {
-        matches!(
-            self,
-            Self::Preparing(
-                Preparation::Ask(Some(_))
-                    | Preparation::TellPrincipal(_)
-                    | Preparation::Signal(Some(_))
-            )
-        )
-    }
-}
-
-/// The obstacle to linking a server to its next client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settling {
-    /// Nothing is known: the server was opened, released or unparked just now.
-    Fresh,
-    /// The reply to a query for a client that has left.
-    LastAnswer,
-    /// The pool's reset query.
-    Reset,
-    /// DISCARD ALL, which ends the last client's session.
-    Forget,
-    /// UNLISTEN: it has sent a notification for the last client.
-    Unlisten,
-    /// RESET of the parameters that the last client may have set (`lifecycle/defaults.rs`).
-    Explain,
-    /// The end of its session, and the ticket with which its backend goes to the lobby.
-    Enlist,
-    /// A cancel request under way, which could cancel the next client's query.
-    Cancel,
-}
-
-impl Settling {
-    /// Returns the query of Weir's own that is running.
-    pub(crate) fn own_query(self) -> Option<OwnQuery> {
-        match self {
-            Self::Reset => Some(OwnQuery::Reset),
-            Self::Forget | Self::Unlisten | Self::Explain | Self::Enlist => Some(OwnQuery::Forget),
-            Self::Fresh | Self::LastAnswer | Self::Cancel => None,
-        }
-    }
-}
 
 /// The parameter that is `on` while PostgreSQL replays a primary's log.
 pub(crate) const RECOVERY: &[u8] = b"in_hot_standby";
@@ -152,7 +52,7 @@ pub struct Server {
     /// The pool's mode when the server was opened. The server keeps it, whatever the pool's mode is
     /// now ([`Server::mode_in`]).
     pub mode: PoolMode,
-    pub phase: ServerPhase,
+    pub phase: Phase<ServerPhase>,
     pub client: Option<ClientId>,
     pub ledger: Ledger,
     pub stream: Stream,
@@ -200,7 +100,7 @@ impl Server {
             pool,
             epoch: 0,
             mode: PoolMode::default(),
-            phase: ServerPhase::Connecting(Box::new(login)),
+            phase: Phase::<ServerPhase>::new(login),
             client: None,
             ledger: Ledger::default(),
             stream: Stream::default(),
@@ -224,40 +124,10 @@ impl Server {
         }
     }
 
-    /// Enters `phase`. The phases of an ordinary transaction own nothing, so the general drop of
-    /// the old one is avoided.
-    #[inline]
-    pub fn enter(&mut self, phase: ServerPhase) {
-        let old = std::mem::replace(&mut self.phase, phase);
-        match old {
-            ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Preparing(_) => {
-                drop(old);
-            }
-            ServerPhase::Parked
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening
-            | ServerPhase::Attending { .. } => std::mem::forget(old),
-        }
-    }
-
     /// Returns the state of its login.
     #[inline]
     pub(crate) fn login_mut(&mut self) -> &mut ServerLogin {
-        match &mut self.phase {
-            ServerPhase::Login(login) => login,
-            ServerPhase::Connecting(_)
-            | ServerPhase::Parked
-            | ServerPhase::Preparing(_)
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening
-            | ServerPhase::Attending { .. } => {
-                unreachable!("only called while the server is logging in")
-            }
-        }
+        self.phase.login_mut().expect("only called while the server is logging in")
     }
 
     /// Begins to use the server in this mode.
@@ -317,19 +187,6 @@ impl Server {
             && session.numbers != Numbers::Nobodys
         {
             session.numbers = Numbers::Strangers;
-        }
-    }
-
-    /// Unlinks the client, which has this serial number.
-    pub fn lose_client(&mut self, serial: u64) {
-        self.client = None;
-        self.context_changed = false;
-        if let Some(kept) = &mut self.kept {
-            kept.refused = None;
-            kept.opening = None;
-        }
-        if let Some(session) = self.session.get_mut() {
-            session.lose_client(serial);
         }
     }
 
@@ -558,7 +415,7 @@ impl Server {
 
     /// Is no message of the server half read?
     pub(crate) fn is_read_whole(&self) -> bool {
-        !matches!(self.phase, ServerPhase::Connecting(_) | ServerPhase::Login(_))
+        !matches!(*self.phase, ServerPhase::Connecting(_) | ServerPhase::Login(_))
             && self.stream.at_boundary()
     }
 }

@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
             let is_new = now.saturating_sub(server.times.opened_at) < TURN;
             server.pool == pool
                 && !is_new
-                && matches!(server.phase, ServerPhase::Attending { came: true, asked: false })
+                && matches!(*server.phase, ServerPhase::Attending { came: true, asked: false })
         };
         let oldest = self.attending().filter(may_go);
         let oldest = oldest.min_by_key(|id| self.server(*id).times.connected_at);

@@ -12,8 +12,6 @@ use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::server::ServerPhase;
-use crate::server::Settling;
 use crate::shell::{Event, Exchange, Io};
 
 /// An idle server whose seat another pool can have.
@@ -158,7 +156,7 @@ impl<X: Exchange> Engine<X> {
             // Another worker may have taken it meanwhile.
             if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(serial)) {
                 let id = self.attach(server, io);
-                self.server_mut(id).enter(ServerPhase::Settling(Settling::Fresh));
+                self.server_mut(id).phase.unpark();
                 self.end_connection(id, CloseReason::Evicted, io);
                 self.vacate(pool, io.now());
                 return true;

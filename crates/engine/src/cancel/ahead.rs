@@ -23,7 +23,7 @@ const LOOKED_LEN_MAX: usize = 1_024;
 impl<X: Exchange> Engine<X> {
     /// Examines the bytes of each client that has waited long enough, once per wait.
     pub(crate) fn look_ahead(&mut self, io: &mut impl Io<X>) {
-        let is_due = |client: &Client| match client.phase {
+        let is_due = |client: &Client| match *client.phase {
             ClientPhase::Waiting(waiter) => {
                 client.is_welcomed()
                     && !client.while_waiting.looked_at

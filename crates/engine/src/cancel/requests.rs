@@ -9,7 +9,7 @@ use wire::startup::CancelKey;
 use wire::{cancel_key, frontend};
 
 use crate::cancel::outcome::{Cancel, CancelEnd, CancelOutcome, To};
-use crate::client::{Client, ClientPhase, KeyForm};
+use crate::client::{Client, KeyForm};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::lifecycle::leave::Leaving;
@@ -36,8 +36,7 @@ impl<X: Exchange> Engine<X> {
         let others = self.ask_other_processes(&key, requester, io);
         let lobbies = u16::from(io.cancel_in_lobby(&key, requester));
         let answers_missing = workers + others + lobbies;
-        self.client_mut(id).phase =
-            ClientPhase::Canceling { answers_missing, outcome: CancelOutcome::Unknown };
+        self.client_mut(id).phase.cancel(answers_missing);
         io.cancel_console(&key);
         for worker in (0..workers).map(WorkerId) {
             if worker != self.worker {
@@ -84,9 +83,9 @@ impl<X: Exchange> Engine<X> {
             return self.drop_client(id, Leaving::Unanswered(why), io);
         };
         let client = self.client_mut(id);
-        client.phase =
-            ClientPhase::Canceling { answers_missing: 1, outcome: CancelOutcome::Unknown };
-        let requester = Some((self.worker, id, self.client(id).serial));
+        client.phase.cancel(1);
+        let serial = client.serial;
+        let requester = Some((self.worker, id, serial));
         let mut secret = (number as u32).to_be_bytes().to_vec();
         secret.extend_from_slice(key.secret.get(4..).unwrap_or_default());
         let mut packet = Vec::new();
@@ -185,9 +184,9 @@ impl<X: Exchange> Engine<X> {
         if end == (CancelEnd::Late { sent: true }) {
             found.doomed = Some(CloseReason::CancelMayCome);
         }
-        let waits = matches!(found.phase, ServerPhase::Finishing | ServerPhase::Settling(_));
+        let waits = matches!(*found.phase, ServerPhase::Finishing | ServerPhase::Settling(_));
         let over = found.doomed.is_some() || found.ledger.is_at_rest();
-        let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
+        let judged = matches!(*found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
             && found.is_clean();
         if let (true, Some(client)) = (judged, found.client) {
             self.judge(client, server, io);
@@ -261,14 +260,10 @@ impl<X: Exchange> Engine<X> {
         if client.serial != serial {
             return;
         }
-        let ClientPhase::Canceling { answers_missing, outcome } = &mut client.phase else {
-            return self.signaled(id, answer, io);
-        };
-        *outcome = answer.max(*outcome);
-        let reason = outcome.reason();
-        *answers_missing -= 1;
-        if *answers_missing == 0 {
-            self.drop_client(id, Leaving::Unanswered(reason), io);
+        match client.phase.cancel_answered(answer) {
+            None => self.signaled(id, answer, io),
+            Some((0, outcome)) => self.drop_client(id, Leaving::Unanswered(outcome.reason()), io),
+            Some(_) => {}
         }
     }
 }
@@ -279,9 +274,9 @@ impl Server {
     pub(crate) fn takes_cancel(&self) -> Result<(), CancelOutcome> {
         // A query of Weir's own may wait for a lock as long as the client's request would.
         let renews = matches!(
-            &self.phase, ServerPhase::Preparing(step) if step.renews() || step.has_sent()
+            &*self.phase, ServerPhase::Preparing(step) if step.renews() || step.has_sent()
         );
-        let works = renews || matches!(self.phase, ServerPhase::Linked);
+        let works = renews || matches!(*self.phase, ServerPhase::Linked);
         let busy = works && !self.ledger.owes_nothing();
         match (busy, self.cancel.is_some()) {
             (true, false) => Ok(()),

@@ -24,7 +24,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter, WorkerId};
 use crate::login::auth_answer::{AuthAnswer, Found as Row};
 use crate::relay::ledger::Expect;
-use crate::server::{Preparation, Server, ServerPhase};
+use crate::server::{Preparation, Server};
 use crate::session::carried::{ROLE, SESSION_AUTHORIZATION};
 use crate::session::pins::Pins;
 use crate::shell::{Exchange, Io, Mail};
@@ -55,9 +55,9 @@ impl<X: Exchange> Engine<X> {
     ) {
         let server = self.server_mut(on);
         let waiter = Waiter::served(id, server.pool, io.now());
-        server.enter(ServerPhase::Preparing(Preparation::Signal(None)));
+        server.phase.ask(Preparation::Signal(None));
         let client = self.client_mut(id);
-        client.enter(ClientPhase::Preparing(waiter));
+        client.phase.hold_back(waiter);
         // The search may have begun while the client waited for its server.
         let has_begun = signaling(client).is_some_and(|one| one.call == call && !one.is_decided());
         if !has_begun {
@@ -289,7 +289,7 @@ impl<X: Exchange> Engine<X> {
         let Some(step) = signal_step(client) else { return };
         *step = Step::Decided(verdict);
         match on {
-            Some(on) if matches!(client.phase, ClientPhase::Preparing(_)) => {
+            Some(on) if matches!(*client.phase, ClientPhase::Preparing(_)) => {
                 let is_held = self.server(on).phase.is_signaling();
                 // Otherwise the client's server is still being prepared, and the decision is used
                 // afterwards.

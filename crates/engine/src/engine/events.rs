@@ -4,7 +4,6 @@
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
 use crate::own_error::{Cause, OwnError};
-use crate::server::Settling;
 use std::sync::Arc;
 
 use config::Config;
@@ -37,7 +36,7 @@ impl<X: Exchange> Engine<X> {
     pub fn client_readable(&mut self, id: ClientId, io: &mut impl Io<X>) -> bool {
         let now = io.now();
         let Some(client) = self.clients.get_mut(id) else { return false };
-        match client.phase {
+        match *client.phase {
             // While PostgreSQL is asked about the client, or its proof must wait, its messages
             // cannot be processed.
             ClientPhase::Login(ref login) => login.step.awaits() != Awaited::Answer && !login.held,
@@ -60,7 +59,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.finish(io);
                 let client = self.clients.get(id);
-                client.is_some_and(|client| matches!(client.phase, ClientPhase::Linked))
+                client.is_some_and(|client| matches!(*client.phase, ClientPhase::Linked))
             }
         }
     }
@@ -68,7 +67,7 @@ impl<X: Exchange> Engine<X> {
     /// Reads bytes of a client that may be read.
     pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id) else { return };
-        match client.phase {
+        match *client.phase {
             ClientPhase::Login(_) => self.login_bytes(id, bytes, io),
             // Only pools with routing have verdicts.
             ClientPhase::Linked if self.verdicts.is_some() => self.kept_bytes(id, bytes, io),
@@ -87,7 +86,7 @@ impl<X: Exchange> Engine<X> {
     /// Takes back the server of a client that turned out to have sent nothing.
     pub fn client_quiet(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if let Some(client) = self.clients.get(id)
-            && let (ClientPhase::Linked, Some(on)) = (&client.phase, client.server)
+            && let (ClientPhase::Linked, Some(on)) = (&*client.phase, client.server)
         {
             self.give_back_unused(id, on, io);
         }
@@ -125,8 +124,8 @@ impl<X: Exchange> Engine<X> {
 impl<X: Exchange> Engine<X> {
     /// Notes that the socket of a new server is connected, before TLS.
     pub fn server_reached(&mut self, id: ServerId) {
-        let phase = self.servers.get_mut(id).map(|server| &mut server.phase);
-        if let Some(ServerPhase::Connecting(login)) = phase {
+        let server = self.servers.get_mut(id);
+        if let Some(login) = server.and_then(|server| server.phase.connecting_mut()) {
             login.stage = LoginStage::Reached;
         }
     }
@@ -139,10 +138,10 @@ impl<X: Exchange> Engine<X> {
     pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(server) = self.servers.get_mut(id) else { return };
         // Unread bytes from before do not prove that the server is alive.
-        if !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear)) {
+        if !matches!(*server.phase, ServerPhase::Preparing(Preparation::Hear)) {
             server.times.replied_at = io.now();
         }
-        match server.phase {
+        match *server.phase {
             ServerPhase::Login(_) => self.server_login_bytes(id, bytes, io),
             ServerPhase::Connecting(_) => {
                 debug_assert!(false, "bytes from a server that is not connected");
@@ -162,7 +161,7 @@ impl<X: Exchange> Engine<X> {
     /// Continues with a server whose socket turned out to have nothing to read.
     pub fn server_quiet(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get(id) else { return };
-        match server.phase {
+        match *server.phase {
             ServerPhase::Settling(_) if server.is_clean() => self.settled(id, io),
             ServerPhase::Preparing(Preparation::Hear) => self.prepared(id, io),
             ServerPhase::Connecting(_)
@@ -190,7 +189,7 @@ impl<X: Exchange> Engine<X> {
         let is_it = |parked: &Parked<_>| is_it(&parked.transport);
         let parked = self.exchange.pool(pool, |pool| pool.take_parked(worker, is_it))?;
         let id = self.attach(parked, io);
-        self.server_mut(id).enter(ServerPhase::Settling(Settling::Fresh));
+        self.server_mut(id).phase.unpark();
         Some(id)
     }
 

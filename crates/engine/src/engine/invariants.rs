@@ -12,7 +12,7 @@ impl<X: Exchange> Engine<X> {
     pub fn check_invariants(&self) {
         assert!(!self.has_work(), "work is left: {:?}", self.work);
         for (id, client) in self.clients.iter() {
-            match client.phase {
+            match *client.phase {
                 ClientPhase::Linked | ClientPhase::Preparing(_) => {
                     let on = client.server.expect("a linked client has a server");
                     let server = &self.servers[on];
@@ -28,7 +28,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         for (on, server) in self.servers.iter() {
-            assert!(!matches!(server.phase, ServerPhase::Parked), "a parked server in the table");
+            assert!(!matches!(*server.phase, ServerPhase::Parked), "a parked server in the table");
             server.ledger.check_invariants();
             let has_session = server.mode == PoolMode::Auto || server.has_traces();
             assert_eq!(server.session.get().is_some(), has_session, "a session in another mode");

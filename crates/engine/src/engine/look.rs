@@ -91,7 +91,7 @@ impl<X: Exchange> Engine<X> {
     /// Is the client still logging in?
     pub fn is_logging_in(&self, id: ClientId) -> bool {
         let client = self.clients.get(id);
-        client.is_some_and(|client| matches!(client.phase, ClientPhase::Login(_)))
+        client.is_some_and(|client| matches!(*client.phase, ClientPhase::Login(_)))
     }
 
     pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
@@ -102,7 +102,7 @@ impl<X: Exchange> Engine<X> {
     /// Weir's own queries wait for no client.
     pub fn receiver_of(&self, id: ServerId) -> Option<ClientId> {
         let server = self.servers.get(id)?;
-        server.client.filter(|_| matches!(server.phase, ServerPhase::Linked))
+        server.client.filter(|_| matches!(*server.phase, ServerPhase::Linked))
     }
 
     pub fn client_count(&self) -> usize {
@@ -119,7 +119,7 @@ impl<X: Exchange> Engine<X> {
     /// Returns the number of servers in use. A listener is not counted, because shutdown does not
     /// wait for it.
     pub fn busy_servers(&self) -> usize {
-        let listens = |server: &Server| matches!(server.phase, ServerPhase::Listening);
+        let listens = |server: &Server| matches!(*server.phase, ServerPhase::Listening);
         self.servers.iter().filter(|(_, server)| !listens(server)).count()
     }
 

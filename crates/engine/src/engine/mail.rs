@@ -4,7 +4,7 @@ use crate::admission::pool::Grant;
 use crate::engine::Engine;
 use crate::ids::{ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::server::{Server, ServerPhase, Settling};
+use crate::server::Server;
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
@@ -19,7 +19,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes such a server. The client that was to get it waits again, at its old place.
     fn queue_again(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
         let (now, worker, pool) = (io.now(), self.worker, self.server(on).pool);
-        self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+        self.server_mut(on).phase.unpark();
         self.close_server(on, CloseReason::PrimaryChanged, io);
         if !self.is_waiting(waiter, pool) {
             return;

@@ -10,7 +10,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::{log_server_closing, purpose_of};
 use crate::notify::connection::{unfit, unfit_to_listen};
 use crate::operator::standing::Standing;
-use crate::server::{ServerPhase, ServerPurpose, Settling};
+use crate::server::ServerPurpose;
 use crate::shell::{Closing, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
@@ -157,7 +157,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         for (server, reason) in parked {
             let server = self.attach(server, io);
-            self.server_mut(server).enter(ServerPhase::Settling(Settling::Fresh));
+            self.server_mut(server).phase.unpark();
             self.close_server(server, reason, io);
         }
     }

@@ -2,7 +2,6 @@
 //! precision, as in PgBouncer.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::server::Settling;
 use std::time::Duration;
 
 use config::UserSettings;
@@ -65,7 +64,7 @@ impl<X: Exchange> Engine<X> {
         let cancel = micros(global.cancel_wait_timeout);
         let mut expired: Vec<(ClientId, OwnError<'_>)> = Vec::new();
         for (id, client) in self.clients.iter() {
-            let why = match &client.phase {
+            let why = match &*client.phase {
                 ClientPhase::Login(_) if over(login, client.connected_at, now) => {
                     "client_login_timeout".into()
                 }
@@ -197,7 +196,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         for (id, client) in self.clients.iter_mut() {
-            if let ClientPhase::Waiting(waiter) = client.phase
+            if let ClientPhase::Waiting(waiter) = *client.phase
                 && client.is_welcomed()
                 && !client.while_waiting.notified
                 && io.now().saturating_sub(waiter.since) / 1_000_000 > patience
@@ -230,7 +229,7 @@ impl<X: Exchange> Engine<X> {
         for (id, server) in self.servers.iter() {
             let settings = self.settings(server.pool);
             let client = server.client.and_then(|id| self.clients.get(id));
-            let why = match (&server.phase, client) {
+            let why = match (&*server.phase, client) {
                 // PgBouncer's texts: one for a network that does not answer, one for a server.
                 (ServerPhase::Connecting(login), _)
                     if matches!(login.stage, LoginStage::Connecting)
@@ -306,7 +305,8 @@ impl<X: Exchange> Engine<X> {
         let fast = self.config.global.server_fast_close;
         let may_go = |server: &Server| {
             let at_rest = fast && server.is_clean();
-            matches!(server.phase, ServerPhase::Linked) && (at_rest || server.replication.is_some())
+            matches!(*server.phase, ServerPhase::Linked)
+                && (at_rest || server.replication.is_some())
         };
         let candidates: Vec<_> = self
             .servers
@@ -332,7 +332,7 @@ impl<X: Exchange> Engine<X> {
         });
         let attach = |(server, why)| {
             let server = self.attach(server, io);
-            self.server_mut(server).enter(ServerPhase::Settling(Settling::Fresh));
+            self.server_mut(server).phase.unpark();
             (server, why)
         };
         let taken: Vec<(ServerId, CloseReason<'static>)> = taken.into_iter().map(attach).collect();

@@ -187,7 +187,7 @@ impl<X: Exchange> Engine<X> {
 
     fn read_ahead(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id) else { return };
-        if !matches!(client.phase, ClientPhase::Linked) || client.awaits_answer() {
+        if !matches!(*client.phase, ClientPhase::Linked) || client.awaits_answer() {
             return;
         }
         let was_decided = client.is_signal_decided();

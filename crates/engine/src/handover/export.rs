@@ -183,7 +183,7 @@ impl Client {
     /// message, a batch or a COPY its server would wait for the rest. Settings that go out with the
     /// next request wait for that request.
     pub(crate) fn can_stop(&self, server: Option<&Server>) -> bool {
-        match self.phase {
+        match *self.phase {
             ClientPhase::Login(_) | ClientPhase::Canceling { .. } => false,
             // The rest of a message may have to be dropped.
             ClientPhase::Idle | ClientPhase::Failed(_) => self.stream.remaining == 0,
@@ -201,7 +201,7 @@ impl Client {
     /// Will this client come to rest when its query ends? A client that is logging in may, but a
     /// replication stream has no end.
     pub(crate) fn may_come_to_rest(&self) -> bool {
-        !matches!(self.phase, ClientPhase::Canceling { .. }) && self.replication.is_none()
+        !matches!(*self.phase, ClientPhase::Canceling { .. }) && self.replication.is_none()
     }
 }
 
@@ -209,7 +209,7 @@ impl Server {
     /// Has its client nothing under way here? Settings that go out with the next request wait for
     /// that request.
     fn rests(&self) -> bool {
-        matches!(self.phase, ServerPhase::Linked)
+        matches!(*self.phase, ServerPhase::Linked)
             && self.ledger.is_at_rest()
             && self.stream.at_boundary()
             && self.cancel.is_none()
@@ -227,7 +227,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let at_rest = client.stream.remaining == 0;
-        match client.phase {
+        match *client.phase {
             // The records do not contain the state of a signal.
             ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Failed(_) => {
                 at_rest && client.pool.is_some() && !client.signals()
@@ -246,7 +246,7 @@ impl<X: Exchange> Engine<X> {
     /// Has every logged-in server come to rest or been released? Servers of clients that stay are
     /// ignored, and replication servers, because their stream has no end.
     pub fn has_come_to_rest(&self, stays: impl Fn(ClientId, Option<ServerId>) -> bool) -> bool {
-        self.servers.iter().all(|(on, server)| match server.phase {
+        self.servers.iter().all(|(on, server)| match *server.phase {
             ServerPhase::Connecting(_)
             | ServerPhase::Login(_)
             | ServerPhase::Listening
@@ -330,7 +330,7 @@ impl<X: Exchange> Engine<X> {
         server: &Server,
         writer: &mut RecordWriter,
     ) -> Option<AttendingRecord> {
-        let ServerPhase::Attending { asked: is_asked, .. } = server.phase else { return None };
+        let ServerPhase::Attending { asked: is_asked, .. } = *server.phase else { return None };
         let epoch = exchange.pool(server.pool, |pool| pool.epoch());
         let record = writer.server(server, epoch, None);
         Some(AttendingRecord { serial: server.serial, is_asked, server: record })
@@ -378,7 +378,7 @@ impl<X: Exchange> Engine<X> {
             let worker = self.worker;
             self.exchange.pool(pool, |pool| {
                 pool.clients -= 1;
-                if let ClientPhase::Waiting(waiter) = &client.phase {
+                if let ClientPhase::Waiting(waiter) = &*client.phase {
                     pool.forget(worker, waiter.ticket);
                 }
             });
@@ -404,7 +404,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let server = self.servers.remove(id);
-        if let ServerPhase::Attending { came: true, .. } = server.phase {
+        if let ServerPhase::Attending { came: true, .. } = *server.phase {
             self.exchange.pool(server.pool, |pool| pool.attending_gone(server.epoch));
         }
         self.forget_server(&server, now);

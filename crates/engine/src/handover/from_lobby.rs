@@ -5,15 +5,17 @@
 use config::PoolMode;
 use wire::frontend;
 
-use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
+use crate::client::{Client, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::engine::work::{self, Work};
 use crate::handover::import::seen_in_parse;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::complete_vars;
+use crate::lifecycle::pair;
 use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
+use crate::phase::Restored;
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::ClientStatements;
 use crate::server::{Preparation, ServerPhase};
@@ -47,7 +49,7 @@ impl<X: Exchange> Engine<X> {
         self.view(pool);
         let login = Login::new(Peer::default(), guest.identity);
         let mut client = Client::new(guest.serial, login, guest.connected_at);
-        client.enter(ClientPhase::Idle);
+        client.phase.restore(Restored::Idle);
         client.counted = guest.is_counted;
         client.pool = Some(pool);
         let found = self.servers.get(server).filter(|found| found.serial == serial);
@@ -142,7 +144,7 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         let found = self.servers.get_mut(on);
         let Some(server) = found.filter(|server| server.serial == serial) else { return false };
-        let ServerPhase::Attending { came, .. } = server.phase else { return false };
+        let ServerPhase::Attending { came, .. } = *server.phase else { return false };
         let (pool, epoch) = (server.pool, server.epoch);
         self.exchange.pool(pool, |pool| {
             if came {
@@ -158,15 +160,14 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         // Its session has no settings of the client's: the library has taken them back.
-        server.enter(ServerPhase::Preparing(Preparation::Apply));
-        server.client = Some(id);
+        server.phase.leave_lobby(Preparation::Apply);
         let pinned = Pinned { pins: Pins::LISTEN, since: now, fingerprint: 0 };
         let session = server.session.own();
         session.pinned = Some(Box::new(pinned));
         session.way_back = WayBack::Open;
-        let client = self.client_mut(id);
-        client.server = Some(on);
-        client.enter(ClientPhase::Preparing(Waiter::served(id, pool, now)));
+        let client = &mut self.clients[id];
+        pair::link(id, client, on, server);
+        client.phase.prepare(Waiter::served(id, pool, now));
         // The listener cannot have the others, so the client keeps its server for them.
         self.take_channels(id, on, left);
         true

@@ -2,9 +2,10 @@
 //! before [`Engine::begin_imported`], since until then the other process may still own them.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
+use crate::phase::Restored;
 use crate::routing::Place;
-use crate::server::Settling;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
 use crate::relay::changes::Changes;
 use crate::relay::prepared::{DOUBTFUL, Statement};
-use crate::server::{Server, ServerLogin, ServerPhase};
+use crate::server::{Server, ServerLogin};
 use crate::session::ahead::Ahead;
 use crate::session::carried::{Carried, Setting};
 use crate::session::on_server::ServerSession;
@@ -213,14 +214,13 @@ impl<X: Exchange> Engine<X> {
         let serial = self.exchange.next_connection();
         let login = Login::new(Peer::default(), identity);
         let mut client = Client::new(serial, login, record.connected_at);
-        client.enter(match (on, record.failed) {
-            (Some(_), _) => ClientPhase::Linked,
-            (None, Some(failed)) => ClientPhase::Failed(Box::new(failed.into_failed())),
-            (None, None) => ClientPhase::Idle,
+        client.phase.restore(match (on, record.failed) {
+            (Some(_), _) => Restored::Linked,
+            (None, Some(failed)) => Restored::Failed(failed.into_failed()),
+            (None, None) => Restored::Idle,
         });
         client.counted = record.is_counted;
         (client.pool, client.role_changes) = (pool, role_changes);
-        client.server = on;
         client.while_waiting.notified = record.notified;
         client.key = if record.welcomed { record.key } else { 0 };
         client.key_form = if record.long_key { KeyForm::Long } else { KeyForm::Short };
@@ -245,9 +245,9 @@ impl<X: Exchange> Engine<X> {
             self.keys.insert(record.key, id);
         }
         if let Some(on) = on {
-            let server = self.server_mut(on);
-            server.client = Some(id);
-            server.enter(ServerPhase::Linked);
+            let server = &mut self.servers[on];
+            pair::link_again(id, &mut self.clients[id], on, server);
+            server.phase.link();
             server.replication = replicates;
             if let Some(session) = server.session.get_mut().filter(|_| has_numbers) {
                 session.numbers = Numbers::Of(serial);
@@ -289,7 +289,7 @@ impl<X: Exchange> Engine<X> {
         let AttendingRecord { is_asked, server, .. } = record;
         let id = self.import_server(server, 0, tables)?;
         let server = self.server_mut(id);
-        server.enter(ServerPhase::Attending { came, asked: is_asked });
+        server.phase.attend(came, is_asked);
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
         if came {
             self.exchange.pool(pool, |pool| pool.lobby_works(epoch));
@@ -317,7 +317,7 @@ impl<X: Exchange> Engine<X> {
         self.exchange.limits(|limits| limits.seat_anyway(&claim));
         let serial = self.exchange.next_connection();
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
-        server.enter(ServerPhase::Settling(Settling::Fresh));
+        server.phase.restore();
         server.epoch = epoch;
         server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode));
         server.status = record.status;
@@ -378,8 +378,8 @@ impl<X: Exchange> Engine<X> {
         }
         for id in clients.iter().copied() {
             let client = self.client(id);
-            let is_preparing = matches!(client.phase, ClientPhase::Preparing(_));
-            if matches!(client.phase, ClientPhase::Failed(_)) {
+            let is_preparing = matches!(*client.phase, ClientPhase::Preparing(_));
+            if matches!(*client.phase, ClientPhase::Failed(_)) {
                 self.route_later(id);
             } else if let Some(on) = client.server.filter(|_| is_preparing)
                 && self.prepare(id, on, io) == Readable::Now
@@ -388,7 +388,7 @@ impl<X: Exchange> Engine<X> {
                 self.go_on(id, io);
             }
         }
-        clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));
+        clients.retain(|id| matches!(*self.client(*id).phase, ClientPhase::Idle));
         // The client that has waited longest comes first again.
         clients.sort_by_key(|id| self.client(*id).request_at);
         for id in clients {

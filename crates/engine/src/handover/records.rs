@@ -236,7 +236,7 @@ pub struct FailedRecord {
 impl FailedRecord {
     /// Returns the record of a client that has no server.
     pub(crate) fn of(client: &Client) -> Option<Self> {
-        match &client.phase {
+        match &*client.phase {
             ClientPhase::Failed(failed) => {
                 let error = failed.error.as_ref().map(|error| error.fields.clone());
                 // Another process drops the rest of a copy on a server.

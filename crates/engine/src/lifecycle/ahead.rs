@@ -13,7 +13,7 @@
 
 use wire::{Header, frontend};
 
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
@@ -21,7 +21,7 @@ use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::reserved::drop_reserved;
 use crate::relay::kept_request::KEPT_LEN_MAX;
 use crate::relay::ledger::Expect;
-use crate::server::{Preparation, Server, ServerPhase};
+use crate::server::{Preparation, Server};
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
@@ -60,8 +60,8 @@ impl<X: Exchange> Engine<X> {
         }
         // If a reload has changed a default, the request has seen the new one.
         self.applied(id, on, io);
-        self.server_mut(on).enter(ServerPhase::Linked);
-        self.client_mut(id).enter(ClientPhase::Linked);
+        self.server_mut(on).phase.link();
+        self.client_mut(id).phase.link();
         self.go_on(id, io);
         Readable::Now
     }
@@ -74,12 +74,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let server = self.server_mut(on);
-        let (Some(id), ServerPhase::Preparing(Preparation::Ahead(request))) =
-            (server.client, &mut server.phase)
-        else {
-            return;
-        };
-        let request = std::mem::take(request);
+        let Some(id) = server.client else { return };
+        let Some(request) = server.phase.take_request() else { return };
         self.move_request(id, on, request, reason, io);
     }
 }
@@ -116,8 +112,8 @@ pub(crate) fn await_settings(
 ) {
     let waiter = Waiter::served(id, server.pool, now);
     (server.own_error, server.times.asked_at) = (None, now);
-    server.enter(ServerPhase::Preparing(step));
-    client.enter(ClientPhase::Preparing(waiter));
+    server.phase.ask(step);
+    client.phase.hold_back(waiter);
 }
 
 /// Is this one request and nothing else: a Query, a FunctionCall, or a batch with its Sync?

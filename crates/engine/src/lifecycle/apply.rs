@@ -19,13 +19,13 @@
 //! setting a statement could mean something else.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
 use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::sqlstate::INVALID_PARAMETER_VALUE;
 
 use crate::admission::pool::Gate;
-use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
 use crate::operator::remarks::remark;
@@ -122,7 +122,7 @@ impl<X: Exchange> Engine<X> {
             self.defaults_changed(on, followed, false);
         }
         let server = self.server_mut(on);
-        let is_otherwise = matches!(server.phase, ServerPhase::Preparing(Preparation::Reapply));
+        let is_otherwise = matches!(*server.phase, ServerPhase::Preparing(Preparation::Reapply));
         // Once per transaction. If the server changes the value again, the client keeps the
         // server's value.
         let again = !changed_there.is_empty() && !server.context_changed;
@@ -145,7 +145,7 @@ impl<X: Exchange> Engine<X> {
         let usual = self.difference(id, on, order);
         match self.difference(id, on, order.other()) {
             Some(sql) if usual.as_ref() != Some(&sql) && has_session => {
-                self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Reapply));
+                self.server_mut(on).phase.prepare(Preparation::Reapply);
                 self.send_own_query(on, &sql, io);
             }
             _ => self.refused(id, on, io),
@@ -169,16 +169,9 @@ impl<X: Exchange> Engine<X> {
                 return self.lose_server(on, CloseReason::SettingsRefused, io);
             }
             session.refusals += 1;
-            let since = match client.phase {
-                ClientPhase::Preparing(waiter) => waiter.since,
-                ClientPhase::Login(_)
-                | ClientPhase::Idle
-                | ClientPhase::Waiting(_)
-                | ClientPhase::Linked
-                | ClientPhase::Failed(_)
-                | ClientPhase::Canceling { .. } => io.now(),
-            };
-            client.enter(ClientPhase::Preparing(Waiter::served(id, server.pool, since)));
+            let since = client.phase.prepared_since().unwrap_or_else(|| io.now());
+            client.phase.hold_back(Waiter::served(id, server.pool, since));
+            pair::part(client, server);
             let purpose = ServerPurpose::Settings { client: id };
             return self.replace_server(on, CloseReason::SettingsRefused, purpose, io);
         }
@@ -196,7 +189,7 @@ impl<X: Exchange> Engine<X> {
         }
         match is_good {
             // It is freed when the client has left, as after a transaction.
-            true => server.enter(ServerPhase::Linked),
+            true => server.phase.link(),
             false => server.doomed = Some(CloseReason::InvalidParameter),
         }
         let (has_session, is_auto) = (client.session.is_some(), server.mode == PoolMode::Auto);
@@ -221,9 +214,10 @@ impl<X: Exchange> Engine<X> {
         rest: &[u8],
         io: &mut impl Io<X>,
     ) {
-        let pool = self.server(on).pool;
-        self.server_mut(on).client = None;
-        self.client_mut(id).server = None;
+        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
+        let pool = server.pool;
+        pair::part(client, server);
+        client.phase.unlink();
         if !rest.is_empty() {
             // The server has already sent something. Weir reads that first, and the client requests
             // a server again.

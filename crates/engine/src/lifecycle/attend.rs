@@ -255,8 +255,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let (pool, epoch) = (server.pool, server.epoch);
-        let ServerPhase::Attending { came, .. } = &mut server.phase else { return };
-        if std::mem::replace(came, true) {
+        if !server.phase.came() {
             return;
         }
         let may_stay = self.exchange.pool(pool, |pool| {
@@ -273,7 +272,7 @@ impl<X: Exchange> Engine<X> {
     /// it stays, since no other could come to this process's lobby.
     pub(crate) fn idled_in_lobby(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get(id) else { return };
-        let attends = matches!(server.phase, ServerPhase::Attending { .. });
+        let attends = matches!(*server.phase, ServerPhase::Attending { .. });
         if server.serial == serial && attends && !self.has_successor {
             send_off(self.server_mut(id), io);
         }
@@ -302,13 +301,13 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let (pool, epoch) = (server.pool, server.epoch);
-        let ServerPhase::Attending { came, .. } = server.phase else { return };
+        let ServerPhase::Attending { came, .. } = *server.phase else { return };
         if let Some(why) = why {
             self.trial_failed(pool, why, TRIAL_PAUSE, io.now());
         }
         let reason = self.exchange.pool(pool, |pool| unfit(pool, epoch));
         let reason = reason.unwrap_or(CloseReason::LeftLobby);
-        self.server_mut(id).enter(ServerPhase::Settling(Settling::Fresh));
+        self.server_mut(id).phase.settle(Settling::Fresh);
         self.attending_ended(pool, epoch, serial, came, io);
         self.close_server(id, reason, io);
     }
@@ -328,7 +327,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let client = self.client(id);
-        let is_new = matches!(client.phase, ClientPhase::Idle)
+        let is_new = matches!(*client.phase, ClientPhase::Idle)
             && client.is_welcomed()
             && client.stream.held.is_empty()
             && client.stream.at_boundary()
@@ -387,7 +386,7 @@ impl<X: Exchange> Engine<X> {
         let may_age = !self.has_successor;
         let server = self.server(id);
         let (pool, times, process) = (server.pool, server.times, server.key.pid);
-        let ServerPhase::Attending { came, asked } = server.phase else { return };
+        let ServerPhase::Attending { came, asked } = *server.phase else { return };
         if !came && self.exchange.pool(pool, |pool| pool.is_lobby_ceded()) {
             // Its backend looks for the lobby in the other process.
             return self.close_server(id, CloseReason::LeftLobby, io);
@@ -431,7 +430,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn attending(&self) -> impl Iterator<Item = ServerId> {
-        let attends = |server: &Server| matches!(server.phase, ServerPhase::Attending { .. });
+        let attends = |server: &Server| matches!(*server.phase, ServerPhase::Attending { .. });
         let all = self.servers.iter().filter(move |(_, server)| attends(server));
         all.map(|(id, _)| id)
     }
@@ -463,7 +462,7 @@ pub(crate) fn expect_backend<X: Exchange>(
     io: &mut impl Io<X>,
 ) {
     let now = io.now();
-    server.enter(ServerPhase::Attending { came: false, asked: false });
+    server.phase.attend(false, false);
     (server.times.released_at, server.times.opened_at) = (now, now);
     let (process, pool, serial) = (server.key.pid, server.pool, server.serial);
     io.expect_backend(Attending { ticket, process, pool, server: id, serial, worker });
@@ -471,9 +470,7 @@ pub(crate) fn expect_backend<X: Exchange>(
 
 /// Asks a server to leave the lobby. It does so when it has no client.
 pub(crate) fn send_off<X: Exchange>(server: &mut Server, io: &mut impl Io<X>) {
-    if let ServerPhase::Attending { asked, .. } = &mut server.phase {
-        *asked = true;
-    }
+    server.phase.asked_to_leave();
     io.ask_to_leave(server.serial);
 }
 

@@ -19,11 +19,12 @@ impl<X: Exchange> Engine<X> {
             |phase: &ClientPhase| matches!(phase, ClientPhase::Idle | ClientPhase::Waiting(_));
         let renamed = self.changed_user.clone();
         let concerns = |pool: Option<PoolId>| pool.is_some_and(|pool| renamed.contains(&pool));
-        for id in self.clients.ids_where(|client| is_free(&client.phase) && concerns(client.pool)) {
+        for id in self.clients.ids_where(|client| is_free(&*client.phase) && concerns(client.pool))
+        {
             let worker = self.worker;
             if let Some(waiter) = self.client(id).wait() {
                 self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
-                self.client_mut(id).enter(ClientPhase::Idle);
+                self.client_mut(id).phase.leave_queue();
                 let Some(pool) = self.follow_rename(id) else { continue };
                 let values = self.client(id).digest();
                 let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));

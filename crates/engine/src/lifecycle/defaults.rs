@@ -13,7 +13,7 @@ use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::link::complete_vars;
-use crate::server::{RECOVERY, ServerPhase, Settling};
+use crate::server::{RECOVERY, Settling};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
 use crate::vars::{Slots, Welcome};
@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
         let waits = self.clients.ids_where(|client| {
             !client.is_welcomed()
                 && client.replication.is_none()
-                && matches!(client.phase, ClientPhase::Waiting(waiter) if waiter.pool == pool)
+                && matches!(*client.phase, ClientPhase::Waiting(waiter) if waiter.pool == pool)
         });
         for id in waits {
             let client = &mut self.clients[id];
@@ -68,7 +68,7 @@ impl<X: Exchange> Engine<X> {
             self.welcome(id, None, &welcome, io);
             if !self.client(id).stream.holds_message() {
                 let waiter = self.client(id).wait();
-                self.client_mut(id).enter(ClientPhase::Idle);
+                self.client_mut(id).phase.leave_queue();
                 if let Some(waiter) = waiter {
                     self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
                 }
@@ -121,7 +121,7 @@ impl<X: Exchange> Engine<X> {
             self.server_mut(on).changes = None;
             return false;
         }
-        self.server_mut(on).enter(ServerPhase::Settling(Settling::Explain));
+        self.server_mut(on).phase.settle(Settling::Explain);
         self.send_own_query(on, &sql, io);
         true
     }
@@ -140,6 +140,6 @@ impl<X: Exchange> Engine<X> {
             }
         }
         self.defaults_changed(on, unexplained.slots, false);
-        self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+        self.server_mut(on).phase.settle(Settling::Fresh);
     }
 }

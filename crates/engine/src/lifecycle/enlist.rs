@@ -16,7 +16,7 @@ use crate::lifecycle::attend::{expect_backend, new_ticket};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::open::TICKET;
 use crate::notify::connection::unfit;
-use crate::server::{ServerPhase, Settling};
+use crate::server::Settling;
 use crate::session::on_server::WayBack;
 use crate::session::verdict::FORGET;
 use crate::shell::{Exchange, Io};
@@ -36,7 +36,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn enlist(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let ticket = new_ticket(&self.config, io);
         let server = self.server_mut(id);
-        server.enter(ServerPhase::Settling(Settling::Enlist));
+        server.phase.settle(Settling::Enlist);
         let session = server.session.own();
         let Some(ahead) = &session.ahead else {
             return self.close_server(id, CloseReason::LeftLobby, io);

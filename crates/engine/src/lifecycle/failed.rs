@@ -22,7 +22,7 @@ use crate::lifecycle::loss::{Failed, Skips};
 use crate::lifecycle::preparation::Readable;
 use crate::relay::ending::Ending;
 use crate::routing::{FirstRequest, first_request};
-use crate::server::{Preparation, ServerPhase};
+use crate::server::Preparation;
 use crate::shell::{Exchange, Io};
 
 /// Begins a transaction and fails in it.
@@ -128,7 +128,7 @@ impl Client {
     pub(crate) fn is_in_lost_request(&self) -> bool {
         self.while_waiting.begins
             || self.while_waiting.fails
-            || matches!(&self.phase, ClientPhase::Failed(failed) if !failed.is_between_requests())
+            || matches!(&*self.phase, ClientPhase::Failed(failed) if !failed.is_between_requests())
     }
 }
 
@@ -162,11 +162,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn failed_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let client = &mut self.clients[id];
         client.request_at = io.now();
-        let ClientPhase::Failed(mut failed) =
-            std::mem::replace(&mut client.phase, ClientPhase::Idle)
-        else {
-            return;
-        };
+        let Some(mut failed) = client.phase.take_failed() else { return };
         let bytes = &bytes[client.stream.take_body(bytes)..];
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
@@ -183,7 +179,7 @@ impl<X: Exchange> Engine<X> {
             io.send_client(id, &out);
         }
         match next {
-            Next::Wait => self.client_mut(id).phase = ClientPhase::Failed(failed),
+            Next::Wait => self.client_mut(id).phase.lose(failed),
             Next::Serve => self.link_failed(id, io),
             Next::Over => self.go_on_without(id, *failed, io),
             Next::Terminate => self.drop_client(id, Leaving::Goodbye, io),
@@ -205,7 +201,7 @@ impl<X: Exchange> Engine<X> {
     /// Puts the server into a failed transaction. Everything else is prepared for its client.
     #[cold]
     pub(crate) fn fail_transaction(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Fail));
+        self.server_mut(on).phase.prepare(Preparation::Fail);
         self.send_own_query(on, FAIL, io);
         Readable::NotYet
     }

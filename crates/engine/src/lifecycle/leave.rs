@@ -2,7 +2,9 @@
 //! defined state.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
+use crate::phase::Phase;
 use crate::server::Settling;
 use std::sync::Arc;
 
@@ -209,13 +211,13 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn take_back(&mut self, on: ServerId, left: Left, io: &mut impl Io<X>) {
         let Left { cancels, in_message, had_settings } = left;
         let server = self.server_mut(on);
-        match server.phase {
+        match *server.phase {
             // Weir's own query is running, and the client has sent nothing: wait for the reply.
             ServerPhase::Preparing(ref step)
                 if step.asks() || !(step.has_sent() || server.ledger.owes_nothing()) =>
             {
                 let (applies, renews) = (step.applies(), step.renews());
-                server.enter(ServerPhase::Settling(Settling::LastAnswer));
+                server.phase.settle(Settling::LastAnswer);
                 let is_half = server.has_foreign_settings() || had_settings;
                 if applies && is_half {
                     // Weir does not find out which of the settings were set.
@@ -238,7 +240,7 @@ impl<X: Exchange> Engine<X> {
                 if !whole || !ledger.ends_by_itself() || ledger.owes_weir() {
                     server.doomed = Some(CloseReason::NotReady);
                 }
-                server.enter(ServerPhase::Finishing);
+                server.phase.finish();
                 server.times.asked_at = io.now();
                 self.cancel_lost(on, io);
             }
@@ -264,7 +266,7 @@ impl<X: Exchange> Engine<X> {
         }
         self.release_lost(id);
         let server = self.server(id);
-        match server.phase {
+        match *server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.open_failed(id, reason, None, io);
             }
@@ -289,7 +291,7 @@ impl<X: Exchange> Engine<X> {
                 let (client, pool) = (server.client, server.pool);
                 let was_idle = server.times.asked_at > server.times.released_at;
                 if let Some(client) = client {
-                    self.client_mut(client).server = None;
+                    self.client_mut(client).lose_server();
                 }
                 self.close_server(id, reason, io);
                 if let Some(client) = client {
@@ -319,7 +321,7 @@ impl<X: Exchange> Engine<X> {
     fn lose_prepared(&mut self, id: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
         let server = self.server(id);
         let (client, pool) = (server.client, server.pool);
-        let is_statement = matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
+        let is_statement = matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm));
         if let (Some(client), true) = (client, is_statement) {
             let client = self.client_mut(client);
             client.resent = true;
@@ -343,8 +345,7 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id];
         let server = &mut *self.servers[on];
         cut_transaction(client, server, &mut self.transactions, io.now());
-        self.client_mut(id).server = None;
-        self.server_mut(on).client = None;
+        pair::part(client, server);
         if in_message {
             self.drop_client(id, Leaving::Refused(reason.cause(), reason.text()), io);
         } else {
@@ -354,9 +355,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes a server that has announced its end. Its client has already received that message.
     pub(crate) fn server_left(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server_mut(on);
-        if let Some(id) = server.client.take() {
-            self.client_mut(id).server = None;
+        let server = &mut self.servers[on];
+        if let Some(id) = server.client {
+            pair::part(&mut self.clients[id], server);
             self.drop_client(id, Leaving::Refused(Cause::ServerLost, CloseReason::Lost.text()), io);
         }
         self.close_server(on, CloseReason::Lost, io);
@@ -367,12 +368,15 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let worker = self.worker;
         let client = self.client_mut(id);
-        let ClientPhase::Preparing(waiter) = client.phase else { return };
-        client.server = None;
+        let ClientPhase::Preparing(waiter) = *client.phase else { return };
+        client.lose_server();
         let values = client.digest();
         // A client that had not waited before joins the end of the queue.
         let has_waited = waiter.ticket != 0;
-        client.enter(if has_waited { ClientPhase::Waiting(waiter) } else { ClientPhase::Idle });
+        match has_waited {
+            true => client.phase.queue(waiter),
+            false => client.phase.unlink(),
+        }
         let grant = self.exchange.pool(pool, |pool| match has_waited {
             true => pool.requeue(worker, waiter, values, now),
             false => pool.request(worker, id, values, now),
@@ -393,7 +397,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let server = self.end_connection(id, reason, io);
         let pool = server.pool;
-        let listens = matches!(server.phase, ServerPhase::Listening);
+        let listens = matches!(*server.phase, ServerPhase::Listening);
         self.exchange.pool(pool, |pool| {
             if listens {
                 pool.listener_gone();
@@ -418,7 +422,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Box<Server> {
         let server = self.servers.remove(id);
-        if let ServerPhase::Attending { came, .. } = server.phase {
+        if let ServerPhase::Attending { came, .. } = *server.phase {
             self.attending_ended(server.pool, server.epoch, server.serial, came, io);
         }
         // A server that PostgreSQL terminates says so first: it is dirty before it is lost.
@@ -426,7 +430,7 @@ impl<X: Exchange> Engine<X> {
             self.failures.count_server(ServerFailure::Lost);
         }
         if matches!(
-            server.phase,
+            *server.phase,
             ServerPhase::Settling(_) | ServerPhase::Linked | ServerPhase::Listening
         ) && server.is_clean()
             && io.server_flushed(id)
@@ -454,7 +458,7 @@ impl<X: Exchange> Engine<X> {
         let identity = self.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, reason, io);
         io.close_server(id);
-        let is_reached = matches!(server.phase, ServerPhase::Login(_));
+        let is_reached = matches!(*server.phase, ServerPhase::Login(_));
         let (serial, purpose) = (server.serial, purpose_of(server.phase));
         let (pool, epoch) = (server.pool, server.epoch);
         let is_reached = refusal.is_some() || is_reached;
@@ -485,7 +489,7 @@ impl<X: Exchange> Engine<X> {
             }
             self.feed(io);
             if let Some(client) = purpose.client().filter(|client| server.client == Some(*client)) {
-                self.client_mut(client).server = None;
+                self.client_mut(client).lose_server();
                 let is_for_settings = matches!(purpose, ServerPurpose::Settings { .. });
                 if is_for_settings && !refused && self.settings(pool).cluster.is_some() {
                     return self.wait_for_primary(client, io);
@@ -530,7 +534,7 @@ impl<X: Exchange> Engine<X> {
     /// The server that was opened for this client alone could not be reached. The client requests
     /// another one, and waits if there is no primary now.
     fn wait_for_primary(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        self.client_mut(id).enter(ClientPhase::Idle);
+        self.client_mut(id).phase.unlink();
         self.read_again(id, io);
     }
 
@@ -566,7 +570,7 @@ pub(crate) fn log_server_closing<X: Exchange>(
     reason: CloseReason<'_>,
     io: &mut impl Io<X>,
 ) {
-    let repeats = matches!(&server.phase, ServerPhase::Login(login)
+    let repeats = matches!(&*server.phase, ServerPhase::Login(login)
         if matches!(login.stage, LoginStage::Refused { repeats: true }));
     io.event(Event::ServerClosing {
         server: id,
@@ -579,17 +583,8 @@ pub(crate) fn log_server_closing<X: Exchange>(
 }
 
 /// Returns the purpose of a server that is not logged in.
-pub(crate) fn purpose_of(phase: ServerPhase) -> Option<ServerPurpose> {
-    match phase {
-        ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.purpose,
-        ServerPhase::Parked
-        | ServerPhase::Preparing(_)
-        | ServerPhase::Linked
-        | ServerPhase::Finishing
-        | ServerPhase::Settling(_)
-        | ServerPhase::Listening
-        | ServerPhase::Attending { .. } => None,
-    }
+pub(crate) fn purpose_of(phase: Phase<ServerPhase>) -> Option<ServerPurpose> {
+    phase.into_login()?.purpose
 }
 
 /// Does the error name the user whose login failed (class 28, "Invalid Authorization

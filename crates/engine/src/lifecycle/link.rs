@@ -10,6 +10,7 @@
 
 use crate::lifecycle::apply::Applied;
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
 use crate::server::Settling;
 use config::PoolMode;
 use wire::error_fields::ErrorFields;
@@ -74,11 +75,11 @@ impl<X: Exchange> Engine<X> {
             }
             Grant::Queued { ticket, open } => {
                 let client = self.client_mut(id);
-                if !matches!(client.phase, ClientPhase::Waiting(_)) {
+                if !matches!(*client.phase, ClientPhase::Waiting(_)) {
                     client.while_waiting.notified = false;
                     client.begin_wait();
                 }
-                client.enter(ClientPhase::Waiting(Waiter { client: id, pool, ticket, since }));
+                client.phase.queue(Waiter { client: id, pool, ticket, since });
                 if open {
                     self.open_server(pool, io);
                 }
@@ -134,25 +135,11 @@ impl<X: Exchange> Engine<X> {
         if half.own_keys && !may_use_keys(&self.config, self.settings(half.pool), user) {
             return self.part_from_keys(id, server, io);
         }
-        let half = self.server_mut(server);
-        debug_assert!(half.client.is_none(), "a server was given to a second client");
-        debug_assert!(half.is_clean(), "a dirty server was given to a client");
-        half.client = Some(id);
+        let (client, half) = (&mut self.clients[id], &mut self.servers[server]);
+        pair::link(id, client, server, half);
         let pool = half.pool;
-        let client = self.client_mut(id);
-        debug_assert!(client.server.is_none(), "a client was given a second server");
-        let waiter = match client.phase {
-            ClientPhase::Waiting(waiter) => waiter,
-            ClientPhase::Login(_)
-            | ClientPhase::Idle
-            | ClientPhase::Preparing(_)
-            | ClientPhase::Linked
-            | ClientPhase::Failed(_)
-            | ClientPhase::Canceling { .. } => Waiter::served(id, pool, now),
-        };
-        client.server = Some(server);
-        client.enter(ClientPhase::Preparing(waiter));
-        if !self.client(id).is_welcomed() {
+        let waiter = client.phase.prepare(Waiter::served(id, pool, now));
+        if !client.is_welcomed() {
             let Server { epoch, ref welcome, .. } = *self.server(server);
             let welcome = welcome.clone();
             let client = &mut self.clients[id];
@@ -173,19 +160,19 @@ impl<X: Exchange> Engine<X> {
             // it.
             return self.ready(id, on, io);
         }
-        let is_begun = matches!(server.phase, ServerPhase::Preparing(_));
+        let is_begun = matches!(*server.phase, ServerPhase::Preparing(_));
         if !is_begun && io.take_news(on) {
-            self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Hear));
+            self.server_mut(on).phase.prepare(Preparation::Hear);
             return Readable::NotYet;
         }
         let settings = self.settings(server.pool);
         let checked =
-            is_begun && !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear));
+            is_begun && !matches!(*server.phase, ServerPhase::Preparing(Preparation::Hear));
         // Lending the server only for a login greeting does not prove that the connection is alive.
         let silent_for = io.now().saturating_sub(server.times.replied_at);
         if !checked && !settings.check_query.is_empty() && silent_for > settings.check_delay {
             let query = settings.check_query.trim().to_owned();
-            self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Check));
+            self.server_mut(on).phase.prepare(Preparation::Check);
             self.send_own_query(on, query.as_bytes(), io);
             return Readable::NotYet;
         }
@@ -202,7 +189,7 @@ impl<X: Exchange> Engine<X> {
                     ahead.put_off(sql);
                     return self.ready(id, on, io);
                 }
-                self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Apply));
+                self.server_mut(on).phase.prepare(Preparation::Apply);
                 self.send_own_query(on, &sql, io);
                 return Readable::NotYet;
             }
@@ -236,7 +223,7 @@ impl<X: Exchange> Engine<X> {
     /// Continues the preparation after a reply to Weir's own message.
     pub(crate) fn prepared(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
-        let ServerPhase::Preparing(step) = &server.phase else { return };
+        let ServerPhase::Preparing(step) = &*server.phase else { return };
         if let Preparation::TellPrincipal(_) = step {
             return self.principal_told(on, io);
         }
@@ -316,10 +303,10 @@ impl<X: Exchange> Engine<X> {
         }
         let tracks = self.settings(self.server(on).pool).tracks_statements(self.mode_of(on));
         let server = self.server_mut(on);
-        server.enter(ServerPhase::Linked);
+        server.phase.link();
         server.stages.apply(io.now());
         let client = self.client_mut(id);
-        client.enter(ClientPhase::Linked);
+        client.phase.link();
         let has_statements = client.extended.as_ref().is_some_and(|own| own.has_statements());
         client.statement_names = match tracks || has_statements {
             true => StatementNames::Translated,
@@ -430,13 +417,11 @@ impl<X: Exchange> Engine<X> {
 
     /// Takes the server back from its client.
     pub(crate) fn unlink(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let client = self.client_mut(id);
-        client.server = None;
+        let client = &mut self.clients[id];
+        pair::take_back(client, &mut self.servers[on]);
         client.resent = false;
-        client.enter(ClientPhase::Idle);
-        let (serial, has_held) = (client.serial, !client.stream.held.is_empty());
-        self.server_mut(on).lose_client(serial);
-        if has_held {
+        client.phase.unlink();
+        if !client.stream.held.is_empty() {
             self.route_later(id);
         }
         if !self.changed_user.is_empty() {
@@ -454,7 +439,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn free(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let flushed = io.server_flushed(on);
         let server = &mut *self.servers[on];
-        server.enter(ServerPhase::Settling(Settling::Fresh));
+        server.phase.settle(Settling::Fresh);
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, io);
         }
@@ -466,7 +451,7 @@ impl<X: Exchange> Engine<X> {
         }
         if server.cancel.is_some() {
             // The server is examined again when the cancel request is over.
-            server.enter(ServerPhase::Settling(Settling::Cancel));
+            server.phase.settle(Settling::Cancel);
             return;
         }
         if server.has_traces() {
@@ -490,7 +475,7 @@ impl<X: Exchange> Engine<X> {
                 return self.forget_session(on, io);
             }
             server.doubt_carried();
-            server.enter(ServerPhase::Settling(Settling::Reset));
+            server.phase.settle(Settling::Reset);
             // The replies tell whether the query discards the prepared statements.
             return self.send_own_query(on, reset.as_bytes(), io);
         }
@@ -506,7 +491,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        if let ServerPhase::Settling(step) = &self.server(on).phase
+        if let ServerPhase::Settling(step) = &*self.server(on).phase
             && let Some(query) = step.own_query()
         {
             self.report_own_query(on, query, io);
@@ -542,7 +527,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, io);
         }
-        let (phase, pool) = (&server.phase, server.pool);
+        let (phase, pool) = (&*server.phase, server.pool);
         let discards = matches!(phase, ServerPhase::Settling(Settling::Forget | Settling::Enlist));
         let resets = matches!(phase, ServerPhase::Settling(Settling::Reset));
         if discards || resets && resets_all(&self.settings(pool).reset_query) {
@@ -550,13 +535,13 @@ impl<X: Exchange> Engine<X> {
         }
         let server = self.server_mut(on);
         if server.cancel.is_some() {
-            server.enter(ServerPhase::Settling(Settling::Cancel));
+            server.phase.settle(Settling::Cancel);
             return;
         }
-        if matches!(server.phase, ServerPhase::Settling(Settling::Enlist)) {
+        if matches!(*server.phase, ServerPhase::Settling(Settling::Enlist)) {
             return self.enlisted(on, io);
         }
-        if matches!(server.phase, ServerPhase::Settling(Settling::Explain)) {
+        if matches!(*server.phase, ServerPhase::Settling(Settling::Explain)) {
             self.explained(on);
         }
         if self.server(on).changes.is_some() && self.explain(on, io) {
@@ -564,7 +549,7 @@ impl<X: Exchange> Engine<X> {
         }
         let server = self.server_mut(on);
         if server.has_traces() {
-            return match matches!(server.phase, ServerPhase::Settling(Settling::Forget)) {
+            return match matches!(*server.phase, ServerPhase::Settling(Settling::Forget)) {
                 true => self.session_forgotten(on, io),
                 false => self.forget_session(on, io),
             };
@@ -573,7 +558,7 @@ impl<X: Exchange> Engine<X> {
         let was_disturbed = session.is_some_and(|own| std::mem::take(&mut own.disturbed));
         if was_disturbed && !server.vars.channels.is_empty() {
             server.vars.change(|vars| vars.channels = Carried::default());
-            server.enter(ServerPhase::Settling(Settling::Unlisten));
+            server.phase.settle(Settling::Unlisten);
             return self.send_own_query(on, b"UNLISTEN *", io);
         }
         server.times.released_at = now;

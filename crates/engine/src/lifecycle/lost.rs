@@ -18,12 +18,13 @@ use wire::sqlstate::{
     ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CRASH_SHUTDOWN, DATABASE_DROPPED, SERIALIZATION_FAILURE,
 };
 
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::cut_transaction;
 use crate::lifecycle::loss::{Failed, Loss, Skips};
+use crate::lifecycle::pair;
 use crate::notify::listen::passes_channels;
 use crate::operator::remarks::remark;
 use crate::relay::batch_end::BatchEnd;
@@ -49,7 +50,7 @@ pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings
         && !server.ledger.copies_in_doubt()
         && !server.may_lose_channels()
         && !keeps_channels_there(client, server)
-        && match server.phase {
+        && match *server.phase {
             ServerPhase::Linked => true,
             ServerPhase::Preparing(ref step) => !matches!(
                 step,
@@ -123,7 +124,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         // If a limit ended the request, another server must not run it again.
-        let is_limited = matches!(self.server(on).phase, ServerPhase::Linked) && !is_loss(reason);
+        let is_limited = matches!(*self.server(on).phase, ServerPhase::Linked) && !is_loss(reason);
         if !is_limited && self.resend_kept(on, reason, io) == Resend::Done {
             return;
         }
@@ -206,8 +207,7 @@ impl<X: Exchange> Engine<X> {
         server.ledger.abandon(&mut |entry| {
             undo(entry, statements, unnamed, session, Some(client));
         });
-        server.client = None;
-        client.server = None;
+        pair::part(client, server);
         client.resent = false;
         client.await_nothing();
         client.end_request();
@@ -245,10 +245,10 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn go_on_without(&mut self, id: ClientId, failed: Failed, io: &mut impl Io<X>) {
         let is_over = failed.is_over();
         let client = self.client_mut(id);
-        client.enter(match is_over {
-            true => ClientPhase::Idle,
-            false => ClientPhase::Failed(Box::new(failed)),
-        });
+        match is_over {
+            true => client.phase.unlink(),
+            false => client.phase.lose(Box::new(failed)),
+        }
         self.read_again(id, io);
         if is_over && !self.changed_user.is_empty() {
             self.follow_rename(id);

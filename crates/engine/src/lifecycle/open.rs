@@ -2,7 +2,7 @@
 //! 55.2.1, from the frontend's side).
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::server::Settling;
+use crate::lifecycle::pair;
 use std::sync::Arc;
 
 use config::{Config, ErrorCodes, PoolMode, SslMode};
@@ -23,7 +23,7 @@ use crate::lifecycle::own_keys::may_use_keys;
 use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
-use crate::server::{LoginStage, ProtocolVersion, Server, ServerLogin, ServerPhase, ServerPurpose};
+use crate::server::{LoginStage, ProtocolVersion, Server, ServerLogin, ServerPurpose};
 use crate::session::ahead::{Ahead, KEY, Key};
 use crate::session::on_server::Past;
 use crate::session::state_report;
@@ -141,12 +141,11 @@ impl<X: Exchange> Engine<X> {
             ..ServerLogin::default()
         };
         let mut server = Box::new(Server::new(pool, serial, login, io.now()));
-        server.client = client;
         server.epoch = epoch;
         server.use_in(mode);
         let id = self.servers.insert(server);
         if let Some(client) = client {
-            self.client_mut(client).server = Some(id);
+            pair::link(client, &mut self.clients[client], id, &mut self.servers[id]);
         }
         let identity = self.view(pool).identity.clone();
         io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
@@ -175,12 +174,11 @@ impl<X: Exchange> Engine<X> {
 
     pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get_mut(id) else { return };
-        let ServerPhase::Connecting(login) = &mut server.phase else { return };
+        let (paired, pool) = (server.client, server.pool);
+        let Some(login) = server.phase.begin_login() else { return };
         let (minor, asks_report, key) = (login.version.minor(), login.asks_report, login.key);
         let replicating = match login.purpose {
-            Some(ServerPurpose::Replication { client }) => {
-                server.client.filter(|own| *own == client)
-            }
+            Some(ServerPurpose::Replication { client }) => paired.filter(|own| *own == client),
             Some(
                 ServerPurpose::Proof { .. }
                 | ServerPurpose::Settings { .. }
@@ -189,13 +187,10 @@ impl<X: Exchange> Engine<X> {
             )
             | None => None,
         };
-        let login = std::mem::take(login);
         let ticket = match &login.purpose {
             Some(ServerPurpose::Attend { ticket }) if asks_report => Some(ticket.clone()),
             Some(_) | None => None,
         };
-        server.enter(ServerPhase::Login(login));
-        let pool = server.pool;
         let settings = self.settings(pool);
         let own = settings.startup.iter();
         let mut parameters: Vec<(&str, &[u8])> =
@@ -383,14 +378,10 @@ impl<X: Exchange> Engine<X> {
     fn opened(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
         let now = io.now();
         let server = &mut self.servers[id];
-        let ServerPhase::Login(login) =
-            std::mem::replace(&mut server.phase, ServerPhase::Settling(Settling::Fresh))
-        else {
-            return;
-        };
+        let login = server.phase.end_login();
         let (pool, epoch) = (server.pool, server.epoch);
         let ahead = Ahead::of_login(&login);
-        let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = *login;
+        let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = login;
         let reports = state_report.is_some();
         if let Some(session) = server.session.get_mut() {
             (session.ahead, session.state_report) = (ahead, state_report.map(Box::new));
@@ -469,8 +460,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let pool = self.server(id).pool;
-        self.server_mut(id).client = None;
-        self.client_mut(client).server = None;
+        pair::part(&mut self.clients[client], &mut self.servers[id]);
         if challenged {
             self.begin_use(id, rest, io);
             self.proven(client, pool, io);

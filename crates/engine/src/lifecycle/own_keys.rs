@@ -12,7 +12,6 @@ use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::preparation::Readable;
 use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
-use crate::server::{ServerPhase, Settling};
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io, Weight};
 
@@ -34,7 +33,7 @@ impl<X: Exchange> Engine<X> {
         let pool = self.server(on).pool;
         remark_own_keys(id, self.client(id), self.settings(pool), io);
         self.disconnect(id, no_keys(), io);
-        self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+        self.server_mut(on).phase.unpark();
         self.place(on, io);
         Readable::NotYet
     }

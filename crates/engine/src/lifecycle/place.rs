@@ -5,7 +5,7 @@ use crate::admission::pool::{Next, Parked};
 use crate::admission::shares::TURN;
 use crate::engine::Engine;
 use crate::ids::ServerId;
-use crate::server::{Server, ServerPhase, Times};
+use crate::server::{Server, Times};
 use crate::session::on_server::WayBack;
 use crate::shell::{Exchange, Io, Mail};
 
@@ -37,7 +37,7 @@ impl<X: Exchange> Engine<X> {
             }
             if matches!(next, Next::Park) {
                 let mut server = servers.remove(id);
-                server.enter(ServerPhase::Parked);
+                server.park();
                 let transport = io.detach_server(id, server.pool);
                 pool.park(worker, Parked { server, transport });
             }
@@ -51,7 +51,7 @@ impl<X: Exchange> Engine<X> {
             Next::Remote(to, waiter) => {
                 let mut server = self.servers.remove(id);
                 server.leave_worker();
-                server.enter(ServerPhase::Parked);
+                server.park();
                 let transport = io.detach_server(id, pool);
                 let server = Parked { server, transport };
                 self.exchange.post(to, Mail::Server { waiter, server });

@@ -18,9 +18,8 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::PrincipalQuestion;
 use crate::lifecycle::preparation::Readable;
 use crate::login::auth::LoginStep;
-use crate::login::auth_answer::AuthAnswer;
 use crate::routing::Place;
-use crate::server::{Preparation, Server, ServerPhase, Settling};
+use crate::server::Preparation;
 use crate::shell::{Closing, Event, Exchange, Io, Mail};
 use crate::vars::quote_bytes;
 
@@ -78,7 +77,7 @@ impl<X: Exchange> Engine<X> {
         let sql = question(settings.login_user(), settings.database_name());
         let question = PrincipalQuestion { answer: Some(Box::default()), newcomer };
         let step = Preparation::TellPrincipal(Box::new(question));
-        self.server_mut(on).enter(ServerPhase::Preparing(step));
+        self.server_mut(on).phase.prepare(step);
         self.send_own_query(on, &sql, io);
     }
 
@@ -86,7 +85,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn principal_told(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let error = server.own_error.take();
-        let newcomer = server.end_question();
+        let newcomer = server.phase.end_question();
         let Some((answer, newcomer)) = newcomer else { return };
         let (pool, epoch) = (server.pool, server.epoch);
         let found = answer.and_then(|answer| answer.finish(error.as_ref()).ok().flatten());
@@ -112,7 +111,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let server = self.server_mut(on);
         let (pool, opened_at) = (server.pool, server.times.opened_at);
-        let newcomer = server.end_question().and_then(|(_, newcomer)| newcomer);
+        let newcomer = server.phase.end_question().and_then(|(_, newcomer)| newcomer);
         self.exchange.pool(pool, |pool| pool.ask_another(opened_at, io.now()));
         self.close_server(on, reason, io);
         self.work.extend(newcomer.map(Work::Checked));
@@ -123,7 +122,7 @@ impl<X: Exchange> Engine<X> {
         let Newcomer { client, serial, pool } = newcomer;
         let found = self.clients.get(client).filter(|found| found.serial == serial);
         let waits = found.is_some_and(|found| {
-            matches!(&found.phase, ClientPhase::Login(login)
+            matches!(&*found.phase, ClientPhase::Login(login)
                 if matches!(login.step, LoginStep::PrincipalCheck))
         });
         if waits {
@@ -185,7 +184,7 @@ impl<X: Exchange> Engine<X> {
             client.pool == Some(pool)
                 && client.role_changes != changes
                 && client.is_welcomed()
-                && matches!(client.phase, ClientPhase::Idle | ClientPhase::Waiting(_))
+                && matches!(*client.phase, ClientPhase::Idle | ClientPhase::Waiting(_))
         });
         for id in old {
             self.disconnect(id, CloseReason::RoleChanged, io);
@@ -221,21 +220,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Readable {
         self.disconnect(id, CloseReason::RoleChanged, io);
-        self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+        self.server_mut(on).phase.unpark();
         self.place(on, io);
         Readable::NotYet
-    }
-}
-
-impl Server {
-    /// Ends the question. Returns the answer so far, and the client that waits for it.
-    fn end_question(&mut self) -> Option<(Option<AuthAnswer>, Option<Newcomer>)> {
-        let ServerPhase::Preparing(Preparation::TellPrincipal(question)) = &mut self.phase else {
-            return None;
-        };
-        let answer = question.answer.take().map(|answer| *answer);
-        let newcomer = question.newcomer.take();
-        self.enter(ServerPhase::Settling(Settling::Fresh));
-        Some((answer, newcomer))
     }
 }

@@ -4,11 +4,11 @@
 //! one.
 
 use crate::admission::pool::Pool;
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::server::{ServerPhase, ServerPurpose};
+use crate::server::ServerPurpose;
 use crate::shell::{Exchange, Io};
 use crate::vars::{TrackedNames, Welcome};
 
@@ -32,7 +32,7 @@ impl<X: Exchange> Engine<X> {
         let reserved = self.exchange.pool(pool, Pool::reserve_own);
         if reserved && self.take_seat(pool, io) {
             let waiter = Waiter::served(id, pool, io.now());
-            self.client_mut(id).enter(ClientPhase::Preparing(waiter));
+            self.client_mut(id).phase.prepare(waiter);
             self.connect_server(pool, Some(ServerPurpose::Replication { client: id }), io);
         } else {
             // The server that the client gets later is replaced.
@@ -42,16 +42,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Replaces the server that the client got in its turn by one of its own.
     pub(crate) fn replace_by_own(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let waiter = match self.client(id).phase {
-            ClientPhase::Waiting(waiter) => waiter,
-            ClientPhase::Login(_)
-            | ClientPhase::Idle
-            | ClientPhase::Preparing(_)
-            | ClientPhase::Linked
-            | ClientPhase::Failed(_)
-            | ClientPhase::Canceling { .. } => Waiter::served(id, self.server(on).pool, io.now()),
-        };
-        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
+        let served = Waiter::served(id, self.server(on).pool, io.now());
+        self.client_mut(id).phase.prepare(served);
         let purpose = ServerPurpose::Replication { client: id };
         self.replace_server(on, CloseReason::Evicted, purpose, io);
     }
@@ -71,20 +63,12 @@ impl<X: Exchange> Engine<X> {
         self.exchange.pool(pool, |pool| pool.opened(epoch));
         let client = &mut self.clients[id];
         let server = &mut *self.servers[on];
-        let since = match client.phase {
-            ClientPhase::Preparing(waiter) => waiter.since,
-            ClientPhase::Login(_)
-            | ClientPhase::Idle
-            | ClientPhase::Waiting(_)
-            | ClientPhase::Linked
-            | ClientPhase::Failed(_)
-            | ClientPhase::Canceling { .. } => now,
-        };
+        let since = client.phase.prepared_since().unwrap_or(now);
         server.replication = client.replication.as_ref().map(|asked| asked.kind);
         server.vars = welcome.vars.clone();
-        server.enter(ServerPhase::Linked);
+        server.phase.link();
         client.vars = welcome.vars.clone();
-        client.enter(ClientPhase::Linked);
+        client.phase.link();
         self.view(pool).assigned(now.saturating_sub(since));
         self.welcome(id, Some(on), welcome, io);
         self.go_on(id, io);

@@ -30,7 +30,7 @@ struct Patience {
 
 impl Patience {
     fn is_over(self, server: &Server, client: Option<&Client>, now: Micros) -> bool {
-        let asked_at = match (&server.phase, client) {
+        let asked_at = match (&*server.phase, client) {
             (ServerPhase::Linked, Some(client)) if !server.ledger.owes_nothing() => {
                 client.request_at
             }

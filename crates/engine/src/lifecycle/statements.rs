@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
-use crate::server::{Preparation, ServerPhase};
+use crate::server::Preparation;
 use crate::session::probe::{self, Topics};
 use crate::session::state::AllLent;
 use crate::shell::{Exchange, Io};
@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
         if missing.peek().is_none() {
             return self.ready(id, on, io);
         }
-        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Statements));
+        self.server_mut(on).phase.prepare(Preparation::Statements);
         self.send_own_queries(on, missing.map(|one| &*one.value), io);
         Readable::NotYet
     }

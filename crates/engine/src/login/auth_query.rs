@@ -12,6 +12,7 @@
 //! CVE-2025-12819).
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
 use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use crate::login::steps::{Step, log_login_failed};
 use crate::operator::remarks::remark;
 use crate::relay::ledger::Expect;
 use crate::routing::Place;
-use crate::server::{Preparation, ServerPhase};
+use crate::server::Preparation;
 use crate::session::carried::Order;
 use crate::settings::PoolKey;
 use crate::shell::{Exchange, Io, Weight};
@@ -106,7 +107,7 @@ impl<X: Exchange> Engine<X> {
     /// Asks PostgreSQL about the client's user, if the configuration says so.
     pub(crate) fn ask_about_user(&mut self, id: ClientId, io: &mut impl Io<X>) -> Option<Step> {
         let now = io.now();
-        let ClientPhase::Login(login) = &self.client(id).phase else { return None };
+        let ClientPhase::Login(login) = &*self.client(id).phase else { return None };
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
         let is_console = is_console(&self.config, database);
@@ -187,10 +188,8 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let LoginStep::Asking(asking) = &mut self.client_mut(id).login_mut().step else { return };
         let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
-        self.client_mut(id).server = Some(on);
-        let server = self.server_mut(on);
-        debug_assert!(server.client.is_none() && server.is_clean());
-        server.client = Some(id);
+        let server = &mut self.servers[on];
+        pair::link(id, &mut self.clients[id], on, server);
         let pool = server.pool;
         self.view(pool).assigned(now.saturating_sub(since));
         let server = self.server(on);
@@ -198,7 +197,7 @@ impl<X: Exchange> Engine<X> {
         let present = Present { vars: &server.vars, at_login, defaults: &[], given: Slots::ALL };
         match at_login.difference(&present, &self.names, Order::WhoFirst) {
             Some(sql) => {
-                self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Restore));
+                self.server_mut(on).phase.prepare(Preparation::Restore);
                 self.send_own_query(on, &sql, io);
             }
             None => self.send_question(id, on, io),
@@ -239,7 +238,7 @@ impl<X: Exchange> Engine<X> {
         frontend::execute(&mut out, b"", 0);
         frontend::sync(&mut out);
         let server = self.server_mut(on);
-        server.enter(ServerPhase::Preparing(Preparation::Ask(Some(Box::default()))));
+        server.phase.prepare(Preparation::Ask(Some(Box::default())));
         server.own_error = None;
         server.times.asked_at = io.now();
         server.unnamed = 0;
@@ -262,8 +261,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Ends the query. The server is released first, so the client may find it in the pool.
     fn answer(&mut self, on: ServerId, answer: Result<Option<Found>, String>, io: &mut impl Io<X>) {
-        let Some(id) = self.server_mut(on).client.take() else { return };
-        self.client_mut(id).server = None;
+        let server = &mut self.servers[on];
+        let Some(id) = server.client else { return };
+        pair::part(&mut self.clients[id], server);
         match &answer {
             Ok(_) => self.free(on, io),
             Err(why) => self.close_server(on, CloseReason::Text(why), io),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::hba::IdentMap;
 
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::login::auth::{Checking, Judge, LoginStep, Password};
@@ -26,7 +26,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let ClientPhase::Login(login) = &mut client.phase else { return };
+        let Some(login) = client.phase.login_mut() else { return };
         if client.serial != serial || !matches!(login.step, LoginStep::Checking(_)) {
             return;
         }

@@ -31,7 +31,7 @@ impl<X: Exchange> Engine<X> {
         if !is_proof || delay == 0 {
             return true;
         }
-        let ClientPhase::Login(login) = &self.clients[id].phase else { return true };
+        let ClientPhase::Login(login) = &*self.clients[id].phase else { return true };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         let may = self.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
         self.client_mut(id).login_mut().held = !may;
@@ -41,7 +41,7 @@ impl<X: Exchange> Engine<X> {
     /// Counts a wrong proof of the client.
     pub(crate) fn note_wrong_proof(&mut self, id: ClientId, now: Micros) {
         let delay = failure_delay(&self.config);
-        let ClientPhase::Login(login) = &self.clients[id].phase else { return };
+        let ClientPhase::Login(login) = &*self.clients[id].phase else { return };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
     }
@@ -50,14 +50,14 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn judge_held(&mut self, io: &mut impl Io<X>) {
         let is_held =
             |phase: &ClientPhase| matches!(phase, ClientPhase::Login(login) if login.held);
-        let held = self.clients.iter().filter(|(_, client)| is_held(&client.phase));
+        let held = self.clients.iter().filter(|(_, client)| is_held(&*client.phase));
         let mut held: Vec<_> = held.map(|(id, client)| (client.serial, id)).collect();
         held.sort_unstable();
         for (serial, id) in held {
             self.client_mut(id).login_mut().held = false;
             self.go_on_login(id, Step::Continue, io);
             let is_there = self.clients.get(id).is_some_and(|client| client.serial == serial);
-            if is_there && !is_held(&self.clients[id].phase) {
+            if is_there && !is_held(&*self.clients[id].phase) {
                 // Messages that it has sent meanwhile are still unread.
                 io.resume_client(id);
             }
@@ -99,7 +99,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let (mut slow, mut held) = (Vec::new(), Vec::new());
         for (id, client) in self.clients.iter() {
-            let ClientPhase::Login(login) = &client.phase else { continue };
+            let ClientPhase::Login(login) = &*client.phase else { continue };
             if !is_meant(client) {
                 continue;
             }

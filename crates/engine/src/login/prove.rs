@@ -18,7 +18,6 @@
 //! password that is known to be right is accepted.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::server::Settling;
 use config::AccessPolicy;
 use wire::error_fields::ErrorFields;
 
@@ -30,7 +29,7 @@ use crate::login::auth::LoginStep;
 use crate::login::console::is_console;
 use crate::login::steps::{Step, no_database};
 use crate::own_error::judges_user;
-use crate::server::{ServerPhase, ServerPurpose};
+use crate::server::ServerPurpose;
 use crate::shell::{Exchange, Io, Mail};
 
 /// The parameter that a server reports to a superuser.
@@ -172,7 +171,7 @@ impl<X: Exchange> Engine<X> {
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
         if !self.client(id).wants_console(&self.config) && self.is_proven(pool, &password) {
-            self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+            self.server_mut(on).phase.unpark();
             // The server is placed first, so the client may find it in the pool.
             self.place(on, io);
             io.resume_client(id);

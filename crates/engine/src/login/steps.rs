@@ -15,7 +15,6 @@ use wire::startup::{self, StartupError, StartupRequest};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
 use crate::admission::pool::{Gate, Pool};
-use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
@@ -385,10 +384,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn enter_pool_at_once(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let view_identity = self.view(pool).identity.clone();
         let client = self.client_mut(id);
-        let ClientPhase::Login(login) = std::mem::replace(&mut client.phase, ClientPhase::Idle)
-        else {
-            return;
-        };
+        let login = client.phase.leave_login();
         // A client may send messages before its welcome, though few do.
         client.stream.held = login.buffer.into();
         client.given = login.vars.known();
@@ -427,7 +423,7 @@ impl<X: Exchange> Engine<X> {
 
     fn enter_console(&mut self, id: ClientId, admin: bool, io: &mut impl Io<X>) -> Step {
         let mut client = self.clients.remove(id);
-        let ClientPhase::Login(login) = &mut client.phase else { return Step::Done };
+        let Some(login) = client.phase.login_mut() else { return Step::Done };
         let unread = std::mem::take(&mut login.buffer);
         let mut key = [0; 8];
         io.random(&mut key);

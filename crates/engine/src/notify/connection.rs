@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
 use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Listener, Stage, Subscriber, Subscription};
-use crate::server::{Server, ServerPhase, ServerPurpose};
+use crate::server::{Server, ServerPurpose};
 use crate::shell::{Drain, Exchange, Io, Mail};
 use crate::vars::Welcome;
 
@@ -196,7 +196,7 @@ impl<X: Exchange> Engine<X> {
             let _ = write!(mark, "{byte:02x}");
         }
         let server = self.server_mut(id);
-        server.enter(ServerPhase::Listening);
+        server.phase.listen();
         server.vars = welcome.vars.clone();
         server.welcome = Arc::new(welcome);
         let (pool, epoch) = (server.pool, server.epoch);

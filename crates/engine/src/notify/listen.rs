@@ -131,8 +131,8 @@ impl<X: Exchange> Engine<X> {
         quote_identifier(&mark, &mut begin);
         begin.push(b',');
         quote_literal(token.as_bytes(), &mut begin);
-        client.enter(ClientPhase::Preparing(Waiter::served(id, server.pool, io.now())));
-        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::HandOver));
+        client.phase.hold_back(Waiter::served(id, server.pool, io.now()));
+        self.server_mut(on).phase.ask(Preparation::HandOver);
         // Both are sent together, so a notification in between comes before the mark or is dropped.
         let texts = [&begin[..], b"UNLISTEN *"];
         self.send_own_queries(on, texts.into_iter(), io);
@@ -155,7 +155,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn pass_channels_on(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
         let listens = |server: &Server| {
-            matches!(server.phase, ServerPhase::Linked)
+            matches!(*server.phase, ServerPhase::Linked)
                 && server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
         };
         let kept = self.servers.iter().filter(|(_, server)| listens(server));
@@ -475,7 +475,7 @@ fn warning(text: &str) -> ErrorFields {
 
 /// Is the client between two transactions, and its server ready for something of Weir's?
 fn is_between(client: &Client, server: &Server) -> bool {
-    matches!(client.phase, ClientPhase::Linked)
+    matches!(*client.phase, ClientPhase::Linked)
         && client.transaction_at == 0
         && client.stream.at_boundary()
         && server.is_clean()

@@ -37,7 +37,7 @@ impl Facts {
         let is_used = server.mode == PoolMode::Auto
             && server.replication.is_none()
             && !matches!(
-                server.phase,
+                *server.phase,
                 ServerPhase::Connecting(_)
                     | ServerPhase::Login(_)
                     | ServerPhase::Listening

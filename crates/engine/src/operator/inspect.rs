@@ -13,7 +13,7 @@ use crate::session::pins::{Pinned, Pins};
 use crate::vars::APPLICATION_NAME;
 
 pub(crate) fn client_state(client: &Client) -> ClientState {
-    match client.phase {
+    match *client.phase {
         ClientPhase::Login(_) => ClientState::Login,
         ClientPhase::Idle | ClientPhase::Failed(_) => ClientState::Idle,
         ClientPhase::Waiting(_) => ClientState::Waiting,
@@ -46,7 +46,7 @@ fn reading(stream: &Stream) -> Reading {
 
 /// Returns a server's state. `check_delay` separates idle from used.
 pub fn server_state(server: &Server, check_delay: Micros, now: Micros) -> ServerState {
-    match server.phase {
+    match *server.phase {
         ServerPhase::Connecting(_) | ServerPhase::Login(_) => ServerState::Login,
         ServerPhase::Parked if now.saturating_sub(server.times.released_at) > check_delay => {
             ServerState::Used

@@ -15,7 +15,7 @@ pub(crate) enum Standing {
 impl Standing {
     /// Returns None for a login for one client alone: it belongs to the client.
     pub(crate) fn of(server: &Server) -> Option<Self> {
-        match &server.phase {
+        match &*server.phase {
             ServerPhase::Connecting(login) | ServerPhase::Login(login) => match login.purpose {
                 None | Some(ServerPurpose::Attend { .. }) => Some(Self::Login { listens: false }),
                 Some(ServerPurpose::Listen) => Some(Self::Login { listens: true }),

@@ -214,7 +214,7 @@ fn receivers<'a>(
     server: &Server,
     client: Option<&'a mut Client>,
 ) -> (Option<&'a mut Client>, Option<&'a mut Client>) {
-    match server.phase {
+    match *server.phase {
         ServerPhase::Linked
         | ServerPhase::Preparing(
             Preparation::AwaitCancel
@@ -400,7 +400,7 @@ impl Replies<'_, '_> {
             }
             backend::DATA_ROW => self.server.phase.collects_rows(),
             backend::NOTIFICATION => {
-                matches!(self.server.phase, ServerPhase::Listening)
+                matches!(*self.server.phase, ServerPhase::Listening)
                     || self.client.as_ref().is_some_and(|client| client.session.is_some())
                     || self.hearer.is_some()
             }
@@ -440,7 +440,7 @@ impl Replies<'_, '_> {
 
     #[cold]
     fn notification(&mut self, body: &[u8]) -> Owner {
-        if matches!(self.server.phase, ServerPhase::Listening) {
+        if matches!(*self.server.phase, ServerPhase::Listening) {
             self.notified.push(body.into());
             return Owner::Nobody;
         }
@@ -489,7 +489,7 @@ impl Replies<'_, '_> {
                 self.server.status = status;
                 self.server.times.query_at = self.now;
                 let is_ahead =
-                    matches!(self.server.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
+                    matches!(*self.server.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
                 self.ahead_answered = is_ahead && settled.owner == Owner::Nobody;
                 if status == b'I' {
                     self.transaction_ended |= settled.owner == Owner::Client;

@@ -19,11 +19,12 @@
 //! Both are limited: a request is sent again once, and a Bind is held back [`QUESTIONS_MAX`] times.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
 use config::PoolMode;
 use wire::{backend, frontend, sqlstate::QUERY_CANCELED};
 
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
 use crate::relay::batch_end::BatchEnd;
@@ -59,12 +60,11 @@ pub(crate) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bo
 }
 
 impl Client {
-    /// Leaves its server. The request is handled again, by another server.
+    /// Has left its server. The request is handled again, by another one.
     pub(crate) fn take_back(&mut self, request: &[u8]) {
-        self.server = None;
         self.resent = true;
         self.await_nothing();
-        self.enter(ClientPhase::Idle);
+        self.phase.unlink();
         self.stream.put_back(request);
     }
 }
@@ -143,7 +143,7 @@ impl<X: Exchange> Engine<X> {
         server.ledger.abandon(&mut |entry| {
             undo(entry, statements, unnamed, session, Some(client));
         });
-        server.client = None;
+        pair::part(client, server);
         client.take_back(&request);
         self.close_server(on, reason, io);
         self.send_again(id, io);
@@ -162,14 +162,14 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
-        server.enter(ServerPhase::Preparing(Preparation::Unwind));
+        server.phase.ask(Preparation::Unwind);
         server.times.asked_at = now;
         server.own_error = None;
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let is_synced = refused.is_some_and(|refused| refused.end == BatchEnd::Synced);
         let waiter = Waiter::served(id, server.pool, now);
         let client = self.client_mut(id);
-        client.enter(ClientPhase::Preparing(waiter));
+        client.phase.hold_back(waiter);
         // The server discards a half-sent message, whatever its rest is. So Weir fills it up with
         // zeros and drops the client's rest, even of a CopyData after the Sync.
         let mut messages = Vec::new();
@@ -210,7 +210,7 @@ impl<X: Exchange> Engine<X> {
         server.own_error = None;
         let waiter = Waiter::served(id, server.pool, now);
         let client = self.client_mut(id);
-        client.enter(ClientPhase::Preparing(waiter));
+        client.phase.hold_back(waiter);
         let own = client.extended.get_or_insert_default();
         debug_assert!(own.questions < QUESTIONS_MAX, "a Bind is held back again and again");
         own.questions += 1;
@@ -251,7 +251,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(used) = kept.and_then(|kept| kept.outline.uses.as_mut()) {
             used.statement = statement.clone();
         }
-        server.enter(ServerPhase::Preparing(step));
+        server.phase.ask(step);
         // The statement stays in doubt until the answer arrives: the client may leave before that.
         server.statements.insert(statement.clone(), DOUBTFUL);
         let mut messages = Vec::new();
@@ -272,7 +272,7 @@ impl<X: Exchange> Engine<X> {
         statement: &Statement,
         io: &mut impl Io<X>,
     ) {
-        self.server_mut(on).enter(ServerPhase::Preparing(step));
+        self.server_mut(on).phase.ask(step);
         let mut messages = Vec::new();
         frontend::describe_statement(&mut messages, &statement.server_name);
         frontend::sync(&mut messages);
@@ -317,7 +317,7 @@ impl<X: Exchange> Engine<X> {
             Some(shape) => refused.shape == Some(shape),
             None => refused.was_older || refused.is_lost,
         };
-        let confirms = matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
+        let confirms = matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let was_prepared = !server.statements.is_sure(used.statement.id);
         let again = match failed {
             // Weir sent nothing of the client's request yet. Sending it makes PostgreSQL report its

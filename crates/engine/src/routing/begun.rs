@@ -17,7 +17,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::preparation::Readable;
 use crate::relay::kept_request::KeptRequest;
 use crate::routing::wish::each_text;
-use crate::server::{Preparation, ServerPhase};
+use crate::server::Preparation;
 use crate::shell::{Exchange, Io};
 
 /// A transaction with longer texts before its first read stays on its reader.
@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Readable {
         let serial = self.client(id).serial;
         let opening = self.sessions.of(id, serial).opening.clone();
-        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Begin));
+        self.server_mut(on).phase.prepare(Preparation::Begin);
         self.send_own_query(on, &opening, io);
         Readable::NotYet
     }

@@ -96,7 +96,7 @@ impl<X: Exchange> Engine<X> {
         let readable = self.link_routed(id, pool, io);
         let Some(client) = self.clients.get_mut(id) else { return };
         if since < now {
-            client.count_wait_from(since);
+            client.phase.count_wait_from(since);
         }
         let len = input_len(joined.as_deref(), bytes);
         match (readable, joined) {
@@ -150,7 +150,7 @@ impl<X: Exchange> Engine<X> {
     /// Routes the bytes that such a client has sent ahead.
     pub(crate) fn route_held(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id) else { return };
-        match client.phase {
+        match *client.phase {
             ClientPhase::Idle => {}
             ClientPhase::Failed(_) => {
                 let serial = client.serial;
@@ -177,7 +177,7 @@ impl<X: Exchange> Engine<X> {
                 if let Some((since, _)) = first
                     && let Some(client) = self.clients.get_mut(id)
                 {
-                    client.count_wait_from(since);
+                    client.phase.count_wait_from(since);
                 }
             }
         }
@@ -188,7 +188,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(crate) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
-        match client.phase {
+        match *client.phase {
             ClientPhase::Idle | ClientPhase::Waiting(_) => {}
             ClientPhase::Login(_)
             | ClientPhase::Preparing(_)
@@ -206,7 +206,7 @@ impl<X: Exchange> Engine<X> {
             let worker = self.worker;
             self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
         }
-        self.client_mut(id).enter(ClientPhase::Idle);
+        self.client_mut(id).phase.leave_queue();
         self.work.push_back(Work::Route(id));
         true
     }
@@ -448,7 +448,7 @@ impl<X: Exchange> Engine<X> {
         let (worker, now) = (self.worker, io.now());
         let has_waited = |client: &Client| {
             client.while_waiting.reader == ReaderPlace::Open
-                && matches!(client.phase, ClientPhase::Waiting(waiter)
+                && matches!(*client.phase, ClientPhase::Waiting(waiter)
                     if client.pool != Some(waiter.pool)
                         && now.saturating_sub(waiter.since) > FULL_PATIENCE)
         };

@@ -10,7 +10,7 @@
 //!
 //! The standby must have the session's writes, and what the session has read, as ever. All other requests wait for the next primary.
 
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{PoolId, Waiter};
@@ -48,7 +48,7 @@ impl<X: Exchange> Engine<X> {
             };
             self.sessions.judge_without_primary(id, serial, since);
             self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
-            self.client_mut(id).enter(ClientPhase::Idle);
+            self.client_mut(id).phase.leave_queue();
             self.work.push_back(Work::Route(id));
         }
     }

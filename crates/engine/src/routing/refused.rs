@@ -7,6 +7,7 @@ use wire::frontend;
 use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
 use crate::relay::ledger::Expect;
 use crate::relay::resend::{answer_due, may_resend};
 use crate::relay::undo::undo_for_client;
@@ -36,7 +37,7 @@ impl Server {
     /// client that keeps a reader may wait for the replies before a Flush.
     pub(crate) fn may_refuse(&self) -> bool {
         let outline = self.kept.as_deref().map(|kept| &kept.outline);
-        matches!(self.phase, ServerPhase::Linked)
+        matches!(*self.phase, ServerPhase::Linked)
             && self.stream.remaining == 0
             && self.ledger.owes_whole_request()
             && outline.is_some_and(|of| of.asks_writer && self.ledger.is_unanswered(of.first))
@@ -101,8 +102,8 @@ impl<X: Exchange> Engine<X> {
         for entry in server.ledger.last_sent_first() {
             undo_for_client(entry, client);
         }
-        server.lose_client(client.serial);
-        server.enter(ServerPhase::Finishing);
+        pair::take_back(client, server);
+        server.phase.finish();
         client.take_back(&request);
         if let Some(opening) = outline.opening {
             client.while_waiting.begins = true;

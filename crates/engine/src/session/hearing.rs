@@ -7,7 +7,7 @@ use crate::session::on_server::SchemaChanges;
 impl Server {
     /// Takes a state report. Returns false if it has not the form that Weir knows.
     pub fn hear_state(&mut self, value: &[u8]) -> bool {
-        let is_clients = match self.phase {
+        let is_clients = match *self.phase {
             ServerPhase::Linked | ServerPhase::Finishing => true,
             ServerPhase::Preparing(ref step) => step.is_clients(),
             ServerPhase::Connecting(_)
@@ -23,7 +23,7 @@ impl Server {
         let Some(session) = self.session.get_mut() else { return true };
         let Some(report) = &mut session.state_report else { return true };
         let is_sound = report.hear(value, is_clients);
-        let is_ahead = matches!(self.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
+        let is_ahead = matches!(*self.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
         if is_clients {
             session.traces.note_report();
         } else if is_ahead && !report.is_known() {

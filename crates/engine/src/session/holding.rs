@@ -14,7 +14,8 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{Micros, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::server::{Server, ServerPhase};
+use crate::lifecycle::pair;
+use crate::server::Server;
 use crate::session::pins::{Pinned, Pins};
 use crate::shell::{Exchange, Io};
 
@@ -44,7 +45,7 @@ impl<X: Exchange> Engine<X> {
     /// Returns the server that the client has kept longer than others may wait, without using it.
     /// Only a server that it keeps for no other reason, or while its channels move to the listener.
     fn held_too_long(&self, client: &Client, now: Micros) -> Option<ServerId> {
-        let on = client.server.filter(|_| matches!(client.phase, ClientPhase::Linked))?;
+        let on = client.server.filter(|_| matches!(*client.phase, ClientPhase::Linked))?;
         let server = self.servers.get(on)?;
         let only_held = server.pins().without(Pins::LISTEN) == Pins::DRAWN;
         if !only_held || !is_idle(client, server) {
@@ -66,14 +67,11 @@ impl<X: Exchange> Engine<X> {
         }
         // The client has not been asked whether it wants the number, so nothing is learnt.
         self.server_mut(on).take_hold();
-        let client = self.client_mut(id);
-        client.server = None;
+        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
+        pair::take_back(client, server);
         client.resent = false;
-        client.enter(ClientPhase::Idle);
-        let serial = client.serial;
-        let server = self.server_mut(on);
-        server.lose_client(serial);
-        server.enter(ServerPhase::Finishing);
+        client.phase.unlink();
+        server.phase.finish();
         if !self.changed_user.is_empty() {
             self.follow_rename(id);
         }
@@ -126,7 +124,7 @@ impl Server {
     /// Is its client at rest, and does it keep the server only because it may ask for a drawn
     /// number?
     pub(crate) fn is_only_held(&self, client: &Client) -> bool {
-        matches!(client.phase, ClientPhase::Linked)
+        matches!(*client.phase, ClientPhase::Linked)
             && self.pins() == Pins::DRAWN
             && is_idle(client, self)
     }

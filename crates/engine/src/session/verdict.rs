@@ -30,7 +30,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::notify::listen::{must_ask_for_channels, portable_channels};
 use crate::relay::ledger::Expect;
-use crate::server::{Preparation, ServerPhase};
+use crate::server::Preparation;
 use crate::session::new_values::{Ended, NewValues};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{self, Left, Probe, Topics};
@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn judge(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
         // After a cancel request the client is held back until there is a verdict.
-        let is_held = matches!(self.client(id).phase, ClientPhase::Preparing(_));
+        let is_held = matches!(*self.client(id).phase, ClientPhase::Preparing(_));
         let server = self.server_mut(on);
         let signs = server.session.traces.signs;
         server.context_changed = server.session.traces.put_off;
@@ -81,14 +81,14 @@ impl<X: Exchange> Engine<X> {
         if server.cancel.is_some() {
             return await_cancel(id, client, server, now);
         }
-        client.enter(ClientPhase::Preparing(Waiter::served(id, server.pool, now)));
+        client.phase.hold_back(Waiter::served(id, server.pool, now));
         if let Some(view) = self.pools.get_mut(server.pool) {
             remember_setting_names(server, view);
         }
         let hears = must_ask_for_channels(client, server);
         let (pool, asks) = (server.pool, server.session.state_report.is_none());
         if !asks && !hears && server.session.lent.is_empty() {
-            server.enter(ServerPhase::Preparing(Preparation::Probe(None)));
+            server.phase.ask(Preparation::Probe(None));
             return self.probed(on, io);
         }
         // A report does not list lent statements.
@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let server = self.server_mut(on);
-        server.enter(ServerPhase::Preparing(step(Some(Box::new(Probe::new(topics))))));
+        server.phase.ask(step(Some(Box::new(Probe::new(topics)))));
         self.send_own_query(on, question, io);
     }
 
@@ -355,7 +355,7 @@ impl<X: Exchange> Engine<X> {
         if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
             return self.close_server(on, CloseReason::StateCannotBeDiscarded, io);
         }
-        self.server_mut(on).enter(ServerPhase::Settling(Settling::Forget));
+        self.server_mut(on).phase.settle(Settling::Forget);
         self.send_own_query(on, FORGET, io);
     }
 
@@ -392,8 +392,8 @@ fn compare_values(client: &Client, server: &mut Server, names: &TrackedNames) {
 /// The probe waits until the cancel request is over, so that the request cannot hit the probe.
 fn await_cancel(id: ClientId, client: &mut Client, server: &mut Server, now: Micros) {
     let waiter = Waiter::served(id, server.pool, now);
-    client.enter(ClientPhase::Preparing(waiter));
-    server.enter(ServerPhase::Preparing(Preparation::AwaitCancel));
+    client.phase.hold_back(waiter);
+    server.phase.ask(Preparation::AwaitCancel);
 }
 
 /// Takes the traces of the transaction, and the names of settings that it has set. If the probe has

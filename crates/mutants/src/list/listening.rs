@@ -109,9 +109,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
             change(
                 "lifecycle/leave.rs",
                 "let (applies, renews) = (step.applies(), step.renews()); \
-                 «server.enter(ServerPhase::Settling(Settling::LastAnswer));»",
+                 «server.phase.settle(Settling::LastAnswer);»",
                 "let hands_over = matches!(step, Preparation::HandOver); \
-                 server.enter(ServerPhase::Settling(Settling::LastAnswer)); \
+                 server.phase.settle(Settling::LastAnswer); \
                  let session = server.session.own(); \
                  if hands_over { (session.pinned, session.traces) = (None, Default::default()); }",
             ),

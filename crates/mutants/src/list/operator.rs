@@ -10,7 +10,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "causes",
         changes: &[change(
             "relay/replies/answered.rs",
-            "let server = «&mut *self.servers[on]»; if matches!(server.phase, \
+            "let server = «&mut *self.servers[on]»; if matches!(*server.phase, \
                  ServerPhase::Finishing) && server.ledger.awaits_message()",
             r#"{
                     let pool = self.server(on).pool;

@@ -12,7 +12,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "lifecycle/leave.rs",
             "server.lose_client(client.serial);",
             "server.lose_client(client.serial);
-                if !client.stream.is_mid_message() && matches!(server.phase, ServerPhase::Linked) {
+                if !client.stream.is_mid_message() && matches!(*server.phase, ServerPhase::Linked) {
                     server.ledger = crate::ledger::Ledger::default();
                     server.status = b'I';
                 }",
@@ -28,7 +28,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "lifecycle/leave.rs",
                 "server.lose_client(client.serial);",
                 "server.lose_client(client.serial);
-                if client.stream.is_mid_message() && matches!(server.phase, ServerPhase::Linked) {
+                if client.stream.is_mid_message() && matches!(*server.phase, ServerPhase::Linked) {
                     server.ledger = crate::ledger::Ledger::default();
                     server.status = b'I';
                 }",

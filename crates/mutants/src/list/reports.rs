@@ -105,7 +105,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "state_reports::a_refused_loan_pins_nobody",
         changes: &[change(
             "relay/replies/statements.rs",
-            "if «!matches!(self.server.phase, ServerPhase::Linked)» { self.server.own_error",
+            "if «!matches!(*self.server.phase, ServerPhase::Linked)» { self.server.own_error",
             "true",
         )],
     },

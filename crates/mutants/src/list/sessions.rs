@@ -228,9 +228,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "lifecycle/leave.rs",
             "let (applies, renews) = (step.applies(), step.renews()); \
-             «server.enter(ServerPhase::Settling(Settling::LastAnswer));»",
+             «server.phase.settle(Settling::LastAnswer);»",
             "let probes = matches!(step, Preparation::Probe(_)); \
-             server.enter(ServerPhase::Settling(Settling::LastAnswer)); \
+             server.phase.settle(Settling::LastAnswer); \
              let session = server.session.own(); \
              if probes { (session.pinned, session.traces) = (None, Default::default()); }",
         )],

@@ -18,7 +18,7 @@ impl<X: Exchange> Engine<X> {
     /// All received bytes are handled. Decides what the server does next.
     pub(super) fn after_replies(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = &mut *self.servers[on];
-        if matches!(server.phase, ServerPhase::Finishing) && server.ledger.awaits_message() {
+        if matches!(*server.phase, ServerPhase::Finishing) && server.ledger.awaits_message() {
             // The server waits for a message that no client will send. Until then it ignores cancel
             // requests.
             return self.close_server(on, CloseReason::NotReady, io);
@@ -29,7 +29,7 @@ impl<X: Exchange> Engine<X> {
         if !server.stream.at_boundary() {
             return self.await_boundary(on, io);
         }
-        match server.phase {
+        match *server.phase {
             ServerPhase::Preparing(_) => self.prepared(on, io),
             // `free` waits until a pending cancel request is over.
             ServerPhase::Finishing => self.free(on, io),
@@ -60,14 +60,14 @@ impl<X: Exchange> Engine<X> {
         {
             return self.may_signal(id, on, io);
         }
-        if matches!(server.phase, ServerPhase::Linked)
+        if matches!(*server.phase, ServerPhase::Linked)
             && server.ledger.copy_step() == Some(CopyStep::Count)
         {
             self.go_on(id, io);
             return self.work.push_back(Work::Requests(id));
         }
         let awaits = self.client(id).extended.as_ref().map_or(0, |own| own.awaits);
-        let waits = matches!(server.phase, ServerPhase::Linked) && awaits != 0;
+        let waits = matches!(*server.phase, ServerPhase::Linked) && awaits != 0;
         // During a copy, the server waits for the client.
         if waits && (server.ledger.has_answered(awaits) || server.ledger.in_copy()) {
             self.go_on(id, io);

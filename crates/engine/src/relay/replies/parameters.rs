@@ -47,7 +47,7 @@ impl Replies<'_, '_> {
             }
             let unexplained =
                 self.server.changes.as_mut().and_then(|changes| changes.unexplained.as_mut());
-            match (&self.server.phase, unexplained) {
+            match (&*self.server.phase, unexplained) {
                 // It is asked about roles and databases, and sets nothing.
                 (ServerPhase::Preparing(Preparation::TellPrincipal(_)), _) => {
                     self.news.defaults.add(slot);

@@ -44,7 +44,7 @@ impl<X: Exchange> Engine<X> {
             // The client may begin its next transaction before that message ends.
             server.leave_unjudged();
         }
-        if let (ServerPhase::Linked, Some(id)) = (&server.phase, server.client) {
+        if let (ServerPhase::Linked, Some(id)) = (&*server.phase, server.client) {
             self.clients[id].end_request();
         }
         let (status, last_end) = (server.status, server.ledger.last_end());
@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(super) fn go_on_kept(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let client = self.clients.get(id);
-        if client.is_some_and(|client| matches!(client.phase, ClientPhase::Linked)) {
+        if client.is_some_and(|client| matches!(*client.phase, ClientPhase::Linked)) {
             self.go_on(id, io);
         }
     }

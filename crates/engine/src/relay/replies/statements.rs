@@ -31,7 +31,7 @@ impl Replies<'_, '_> {
     /// Keeps the error for Weir's own step that asked. Between a client's messages no step asks: what was
     /// lent to the client's transaction failed.
     pub(super) fn keep_own_error(&mut self, error: ErrorFields) {
-        if !matches!(self.server.phase, ServerPhase::Linked) {
+        if !matches!(*self.server.phase, ServerPhase::Linked) {
             self.server.own_error = Some(error);
         }
     }
@@ -40,7 +40,7 @@ impl Replies<'_, '_> {
     /// is told.
     pub(super) fn own_error(&mut self, fields: ErrorFields) {
         self.keep_own_error(fields.clone());
-        let confirms = matches!(self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
+        let confirms = matches!(*self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let tells = confirms || fields.sqlstate() == QUERY_CANCELED.as_bytes();
         let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
         if let Some(refused) = refused.filter(|refused| tells || refused.is_lost) {

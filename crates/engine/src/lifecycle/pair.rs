@@ -1,0 +1,65 @@
+//! The links between clients and their servers. Only this file makes and ends them. The conditions
+//! are asserted in release builds too: otherwise a client could get another one's rows.
+
+use crate::client::Client;
+use crate::ids::{ClientId, ServerId};
+use crate::server::Server;
+
+/// Gives the server to the client.
+#[inline]
+pub(crate) fn link(id: ClientId, client: &mut Client, on: ServerId, server: &mut Server) {
+    assert!(server.is_clean(), "a dirty server was given to a client");
+    link_again(id, client, on, server);
+}
+
+/// Links them as they were in another process. The server may be in the client's transaction.
+#[inline]
+pub(crate) fn link_again(id: ClientId, client: &mut Client, on: ServerId, server: &mut Server) {
+    assert!(server.client.is_none(), "a server was given to a second client");
+    assert!(client.server.is_none(), "a client was given a second server");
+    server.client = Some(id);
+    client.server = Some(on);
+}
+
+/// Takes the server from the client, which has used it.
+#[inline]
+pub(crate) fn take_back(client: &mut Client, server: &mut Server) {
+    client.server = None;
+    server.lose_client(client.serial);
+}
+
+/// Parts a client from a server that it has not used, or that is closed next.
+pub(crate) fn part(client: &mut Client, server: &mut Server) {
+    client.server = None;
+    server.client = None;
+}
+
+impl Client {
+    /// Its server is closed.
+    pub(crate) fn lose_server(&mut self) {
+        self.server = None;
+    }
+}
+
+impl Server {
+    /// Unlinks the client, which has this serial number.
+    pub(crate) fn lose_client(&mut self, serial: u64) {
+        self.client = None;
+        self.context_changed = false;
+        if let Some(kept) = &mut self.kept {
+            kept.refused = None;
+            kept.opening = None;
+        }
+        if let Some(session) = self.session.get_mut() {
+            session.lose_client(serial);
+        }
+    }
+
+    /// Prepares it for the pool, whose next client may be anybody's.
+    #[inline]
+    pub(crate) fn park(&mut self) {
+        assert!(self.client.is_none(), "a client's server was parked");
+        assert!(self.is_clean(), "a dirty server was parked");
+        self.phase.park();
+    }
+}
