@@ -16,7 +16,6 @@ use thin_vec::ThinVec;
 use crate::admission::pool::Parked;
 use crate::admission::view::PoolView;
 use crate::cancel::outcome::Cancel;
-use crate::client::Client;
 use crate::ids::{ClientId, Identity, PoolId, ServerId, WorkerId};
 use crate::login::auth::Credentials;
 use crate::notify::listener::Listener;
@@ -24,7 +23,6 @@ use crate::operator::failures::Failures;
 use crate::operator::stats::Stats;
 use crate::operator::transactions::Transactions;
 use crate::routing::Sessions;
-use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{Drain, Exchange, Io};
@@ -180,22 +178,6 @@ impl<X: Exchange> Engine<X> {
         self.serial
     }
 
-    pub(crate) fn client(&self, id: ClientId) -> &Client {
-        &self.clients[id]
-    }
-
-    pub(crate) fn client_mut(&mut self, id: ClientId) -> &mut Client {
-        &mut self.clients[id]
-    }
-
-    pub(crate) fn server(&self, id: ServerId) -> &Server {
-        &self.servers[id]
-    }
-
-    pub(crate) fn server_mut(&mut self, id: ServerId) -> &mut Server {
-        &mut self.servers[id]
-    }
-
     pub(crate) fn settings(&self, pool: PoolId) -> &Arc<PoolSettings> {
         let view = self.pools.get(pool);
         &view.expect("a worker knows the pools of its clients and servers").settings
@@ -203,7 +185,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the mode in which the server is used.
     pub(crate) fn mode_of(&self, on: ServerId) -> PoolMode {
-        let server = self.server(on);
+        let server = &self.servers[on];
         server.mode_in(self.settings(server.pool).mode)
     }
 

@@ -192,7 +192,14 @@ impl ServerPhase {
             Self::Finishing => server::FINISHING,
             Self::Settling(Settling::Fresh) => server::FRESH,
             Self::Settling(Settling::Enlist) => server::ENLISTING,
-            Self::Settling(_) => server::SETTLING_OTHERWISE,
+            Self::Settling(
+                Settling::LastAnswer
+                | Settling::Reset
+                | Settling::Forget
+                | Settling::Unlisten
+                | Settling::Explain
+                | Settling::Cancel,
+            ) => server::SETTLING_OTHERWISE,
             Self::Listening => server::LISTENING,
             Self::Attending { .. } => server::ATTENDING,
         }
@@ -242,18 +249,16 @@ impl Phase<ClientPhase> {
             refuse(verb, &self.0);
         }
         let old = std::mem::replace(&mut self.0, to);
-        match bit & from & client::OWNING {
-            0 => std::mem::forget(old),
-            _ => drop(old),
+        if bit & from & client::OWNING == 0 {
+            std::mem::forget(old);
         }
     }
 
     /// Ends the login, and returns its state.
     pub(crate) fn leave_login(&mut self) -> Login {
-        match std::mem::replace(&mut self.0, ClientPhase::Idle) {
-            ClientPhase::Login(login) => *login,
-            other => refuse("leave_login", &other),
-        }
+        let old = std::mem::replace(&mut self.0, ClientPhase::Idle);
+        let ClientPhase::Login(login) = old else { refuse("leave_login", &old) };
+        *login
     }
 
     /// Begins a client that has logged in elsewhere.
@@ -297,10 +302,7 @@ impl Phase<ClientPhase> {
     /// Returns its wait.
     #[inline]
     pub(crate) fn prepare(&mut self, served: Waiter) -> Waiter {
-        let waiter = match self.0 {
-            ClientPhase::Waiting(waiter) => waiter,
-            _ => served,
-        };
+        let waiter = if let ClientPhase::Waiting(waiter) = self.0 { waiter } else { served };
         let from = client::IDLE | client::WAITING;
         self.enter("prepare", from, ClientPhase::Preparing(waiter));
         waiter
@@ -334,13 +336,11 @@ impl Phase<ClientPhase> {
 
     /// Takes what it has lost. The client has nothing then.
     pub(crate) fn take_failed(&mut self) -> Option<Box<Failed>> {
-        match std::mem::replace(&mut self.0, ClientPhase::Idle) {
-            ClientPhase::Failed(failed) => Some(failed),
-            other => {
-                self.0 = other;
-                None
-            }
+        if !matches!(self.0, ClientPhase::Failed(_)) {
+            return None;
         }
+        let old = std::mem::replace(&mut self.0, ClientPhase::Idle);
+        if let ClientPhase::Failed(failed) = old { Some(failed) } else { None }
     }
 
     /// Returns since when it waits for its server, which is being prepared.
@@ -351,10 +351,7 @@ impl Phase<ClientPhase> {
     /// Returns the state of its login.
     #[inline]
     pub(crate) fn login_mut(&mut self) -> Option<&mut Login> {
-        match &mut self.0 {
-            ClientPhase::Login(login) => Some(login),
-            _ => None,
-        }
+        if let ClientPhase::Login(login) = &mut self.0 { Some(login) } else { None }
     }
 
     /// Takes an answer to its cancel request. Returns how many are missing, and the outcome.
@@ -381,9 +378,8 @@ impl Phase<ServerPhase> {
             refuse(verb, &self.0);
         }
         let old = std::mem::replace(&mut self.0, to);
-        match bit & from & server::OWNING {
-            0 => std::mem::forget(old),
-            _ => drop(old),
+        if bit & from & server::OWNING == 0 {
+            std::mem::forget(old);
         }
     }
 
@@ -397,10 +393,9 @@ impl Phase<ServerPhase> {
 
     /// Ends the login, and returns its state.
     pub(crate) fn end_login(&mut self) -> ServerLogin {
-        match std::mem::replace(&mut self.0, ServerPhase::Settling(Settling::Fresh)) {
-            ServerPhase::Login(login) => *login,
-            other => refuse("end_login", &other),
-        }
+        let old = std::mem::replace(&mut self.0, ServerPhase::Settling(Settling::Fresh));
+        let ServerPhase::Login(login) = old else { refuse("end_login", &old) };
+        *login
     }
 
     /// Begins a server that another process has opened.
@@ -478,26 +473,20 @@ impl Phase<ServerPhase> {
     /// Returns the state of its login, once the connection is made.
     #[inline]
     pub(crate) fn login_mut(&mut self) -> Option<&mut ServerLogin> {
-        match &mut self.0 {
-            ServerPhase::Login(login) => Some(login),
-            _ => None,
-        }
+        if let ServerPhase::Login(login) = &mut self.0 { Some(login) } else { None }
     }
 
     /// Returns the same while the connection is made.
     pub(crate) fn connecting_mut(&mut self) -> Option<&mut ServerLogin> {
-        match &mut self.0 {
-            ServerPhase::Connecting(login) => Some(login),
-            _ => None,
-        }
+        if let ServerPhase::Connecting(login) = &mut self.0 { Some(login) } else { None }
     }
 
     /// Returns the state of the login of a server that is closed before its end.
     pub(crate) fn into_login(self) -> Option<Box<ServerLogin>> {
-        match self.0 {
-            ServerPhase::Connecting(login) | ServerPhase::Login(login) => Some(login),
-            _ => None,
-        }
+        let (ServerPhase::Connecting(login) | ServerPhase::Login(login)) = self.0 else {
+            return None;
+        };
+        Some(login)
     }
 
     /// Returns the reply to a probe that is being collected.
@@ -512,10 +501,10 @@ impl Phase<ServerPhase> {
 
     /// Takes the request that was sent behind its client's settings.
     pub(crate) fn take_request(&mut self) -> Option<Vec<u8>> {
-        match &mut self.0 {
-            ServerPhase::Preparing(Preparation::Ahead(request)) => Some(std::mem::take(request)),
-            _ => None,
-        }
+        let ServerPhase::Preparing(Preparation::Ahead(request)) = &mut self.0 else {
+            return None;
+        };
+        Some(std::mem::take(request))
     }
 
     /// Ends the question about its role. Returns the answer so far, and the client that waits for it.

@@ -39,7 +39,7 @@ impl<X: Exchange> Engine<X> {
     /// Gives seats of this worker's servers in lobbies to pools that starve for them, a few times a
     /// second.
     pub(crate) fn yield_attending(&mut self, io: &mut impl Io<X>) {
-        let mut pools: Vec<_> = self.attending().map(|id| self.server(id).pool).collect();
+        let mut pools: Vec<_> = self.attending().map(|id| self.servers[id].pool).collect();
         pools.sort_unstable();
         pools.dedup();
         // For each of these, all pools were searched for the one that has been idle for longest.
@@ -79,18 +79,18 @@ impl<X: Exchange> Engine<X> {
     fn yield_busy(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
         let Some(rival) = self.rival(pool, now) else { return };
         let may_go = |id: &ServerId| {
-            let server = self.server(*id);
+            let server = &*self.servers[*id];
             let is_new = now.saturating_sub(server.times.opened_at) < TURN;
             server.pool == pool
                 && !is_new
                 && matches!(*server.phase, ServerPhase::Attending { came: true, asked: false })
         };
         let oldest = self.attending().filter(may_go);
-        let oldest = oldest.min_by_key(|id| self.server(*id).times.connected_at);
+        let oldest = oldest.min_by_key(|id| self.servers[*id].times.connected_at);
         if let Some(id) = oldest.filter(|_| !self.has_successor)
             && self.exchange.limits(|limits| limits.may_order(rival, now))
         {
-            send_off(self.server_mut(id), io);
+            send_off(&mut self.servers[id], io);
         }
     }
 }

@@ -122,7 +122,7 @@ impl<X: Exchange> Engine<X> {
             let identity = self.view(pool).identity.clone();
             let first = first.map(|waiter| waiter.client);
             let name = first.map_or((&*identity.database, &*identity.user), |client| {
-                self.client(client).name()
+                self.clients[client].name()
             });
             io.event(Event::ReserveTaken { client: first, name });
         }
@@ -156,7 +156,7 @@ impl<X: Exchange> Engine<X> {
             // Another worker may have taken it meanwhile.
             if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(serial)) {
                 let id = self.attach(server, io);
-                self.server_mut(id).phase.unpark();
+                self.servers[id].phase.unpark();
                 self.end_connection(id, CloseReason::Evicted, io);
                 self.vacate(pool, io.now());
                 return true;
@@ -167,7 +167,7 @@ impl<X: Exchange> Engine<X> {
     /// Deals with a server that no client of its pool waits for. It is closed if another pool
     /// starves for its seat, and placed again otherwise.
     pub(crate) fn yield_server(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
-        let pool = self.server(id).pool;
+        let pool = self.servers[id].pool;
         if self.is_starved_for(pool, io.now()) {
             return self.close_server(id, CloseReason::Evicted, io);
         }
@@ -198,7 +198,7 @@ impl<X: Exchange> Engine<X> {
     /// a better right to its seat.
     pub(crate) fn contest(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let now = io.now();
-        let pool = self.server(id).pool;
+        let pool = self.servers[id].pool;
         if self.rival(pool, now).is_some() {
             return self.close_server(id, CloseReason::Evicted, io);
         }

@@ -45,12 +45,12 @@ impl<X: Exchange> Engine<X> {
             if !is_between || !is_auto {
                 continue;
             }
-            let mut bytes = self.client(id).stream.held.to_vec();
+            let mut bytes = self.clients[id].stream.held.to_vec();
             let held = bytes.len().min(LOOKED_LEN_MAX);
             bytes.resize(LOOKED_LEN_MAX, 0);
             let there = bytes.get_mut(held..).map_or(0, |rest| io.peek_client(id, rest));
             bytes.truncate(held + there);
-            let client = self.client(id);
+            let client = &self.clients[id];
             let call = first_call(client, &bytes);
             if let Some(call) = call.filter(|call| call.process_id != client.process_id()) {
                 self.find_process(id, call, io);

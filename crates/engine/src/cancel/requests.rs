@@ -32,11 +32,11 @@ impl<X: Exchange> Engine<X> {
             return self.pass_cancel_on(id, &key, number, io);
         }
         let workers = self.exchange.worker_count();
-        let requester = (self.worker, id, self.client(id).serial);
+        let requester = (self.worker, id, self.clients[id].serial);
         let others = self.ask_other_processes(&key, requester, io);
         let lobbies = u16::from(io.cancel_in_lobby(&key, requester));
         let answers_missing = workers + others + lobbies;
-        self.client_mut(id).phase.cancel(answers_missing);
+        self.clients[id].phase.cancel(answers_missing);
         io.cancel_console(&key);
         for worker in (0..workers).map(WorkerId) {
             if worker != self.worker {
@@ -82,7 +82,7 @@ impl<X: Exchange> Engine<X> {
             let why = "could not find peer to forward request to";
             return self.drop_client(id, Leaving::Unanswered(why), io);
         };
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.phase.cancel(1);
         let serial = client.serial;
         let requester = Some((self.worker, id, serial));
@@ -111,7 +111,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Cancels the query of a server whose client was lost.
     pub(crate) fn cancel_lost(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        if self.server(on).cancel.is_none() {
+        if self.servers[on].cancel.is_none() {
             self.send_cancel(on, None, io);
         }
     }
@@ -123,7 +123,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let cancel = self.next_serial();
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         server.cancel = Some(cancel);
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, server.key.pid, &server.key.secret);
@@ -139,7 +139,7 @@ impl<X: Exchange> Engine<X> {
     fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelOutcome> {
         let client = self.owner_of(key).ok_or(CancelOutcome::Unknown)?;
         let on = client.server.ok_or(CancelOutcome::Idle)?;
-        self.server(on).takes_cancel().map(|()| on)
+        self.servers[on].takes_cancel().map(|()| on)
     }
 
     fn owner_of(&self, key: &CancelKey) -> Option<&Client> {

@@ -53,10 +53,10 @@ impl<X: Exchange> Engine<X> {
         call: Call,
         io: &mut impl Io<X>,
     ) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let waiter = Waiter::served(id, server.pool, io.now());
         server.phase.ask(Preparation::Signal(None));
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.phase.hold_back(waiter);
         // The search may have begun while the client waited for its server.
         let has_begun = signaling(client).is_some_and(|one| one.call == call && !one.is_decided());
@@ -70,7 +70,7 @@ impl<X: Exchange> Engine<X> {
         let missing = self.exchange.worker_count();
         let step = Step::Find { missing, found: Found::Nobodys };
         let worker = self.worker;
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         let own = client.extended.get_or_insert_default();
         own.signaling = Some(Box::new(Signaling { call, step }));
         let requester = (worker, id, client.serial);
@@ -138,16 +138,16 @@ impl<X: Exchange> Engine<X> {
                 return self.decide_signal(id, Verdict::Unknown, io);
             }
         };
-        let pool = on.map_or(pool, |on| self.server(on).pool);
+        let pool = on.map_or(pool, |on| self.servers[on].pool);
         let own = self.settings(pool);
         if own.targets != owner.settings.targets {
             // It is a process of another machine or cluster.
             return self.decide_signal(id, Verdict::Unknown, io);
         }
         let is_same_user = own.login_user() == owner.settings.login_user();
-        let server = on.map(|on| self.server(on));
+        let server = on.map(|on| &*self.servers[on]);
         match on {
-            _ if is_same_user && is_login_user(self.client(id), server) => {
+            _ if is_same_user && is_login_user(&self.clients[id], server) => {
                 self.act_on(id, &owner, io);
             }
             Some(on) => self.ask_permission(id, on, owner, io),
@@ -178,7 +178,7 @@ impl<X: Exchange> Engine<X> {
             Expect::Close,
             Expect::Close,
         ];
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         // In the middle of a batch, a Sync would end the batch and commit its work.
         if server.ledger.has_open_batch() {
             frontend::flush(&mut out);
@@ -191,7 +191,7 @@ impl<X: Exchange> Engine<X> {
         }
         server.own_error = None;
         server.times.asked_at = io.now();
-        if let Some(step) = signal_step(self.client_mut(id)) {
+        if let Some(step) = signal_step(&mut self.clients[id]) {
             *step = Step::Ask(owner);
         }
         self.ask(on, &steps, 0, &out, io);
@@ -199,9 +199,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Reads PostgreSQL's answer about the permission, if it was asked.
     pub(crate) fn may_signal(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let Some(step @ Step::Ask(_)) = signal_step(self.client_mut(id)) else { return };
+        let Some(step @ Step::Ask(_)) = signal_step(&mut self.clients[id]) else { return };
         let Step::Ask(owner) = std::mem::replace(step, Step::Act) else { return };
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let error = server.own_error.take();
         let auth_answer: AuthAnswer = server
             .phase
@@ -232,8 +232,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Signals the other client; the permission is given.
     fn act_on(&mut self, id: ClientId, owner: &Owner, io: &mut impl Io<X>) {
-        let requester = (self.worker, id, self.client(id).serial);
-        let Some(signaling) = signaling(self.client_mut(id)) else { return };
+        let requester = (self.worker, id, self.clients[id].serial);
+        let Some(signaling) = signaling(&mut self.clients[id]) else { return };
         signaling.step = Step::Act;
         let terminates = signaling.call.terminates;
         let Owner { worker, client, serial, .. } = *owner;
@@ -263,7 +263,7 @@ impl<X: Exchange> Engine<X> {
             return self.answer_cancel(requester, CancelOutcome::Sent, io);
         }
         let on = client.server.ok_or(CancelOutcome::Idle);
-        match on.and_then(|on| self.server(on).takes_cancel().map(|()| on)) {
+        match on.and_then(|on| self.servers[on].takes_cancel().map(|()| on)) {
             Ok(on) => self.send_cancel(on, Some(requester), io),
             Err(outcome) => self.answer_cancel(requester, outcome, io),
         }
@@ -271,7 +271,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Takes the outcome from the other client's worker.
     pub(crate) fn signaled(&mut self, id: ClientId, outcome: CancelOutcome, io: &mut impl Io<X>) {
-        let Some(Step::Act) = signal_step(self.client_mut(id)) else { return };
+        let Some(Step::Act) = signal_step(&mut self.clients[id]) else { return };
         let verdict = match outcome {
             // PostgreSQL also returns true for a backend without a query.
             CancelOutcome::Idle | CancelOutcome::Sent => Verdict::Done,
@@ -284,13 +284,13 @@ impl<X: Exchange> Engine<X> {
 
     /// Records the decision, and processes the call again.
     fn decide_signal(&mut self, id: ClientId, verdict: Verdict, io: &mut impl Io<X>) {
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         let on = client.server;
         let Some(step) = signal_step(client) else { return };
         *step = Step::Decided(verdict);
         match on {
             Some(on) if matches!(*client.phase, ClientPhase::Preparing(_)) => {
-                let is_held = self.server(on).phase.is_signaling();
+                let is_held = self.servers[on].phase.is_signaling();
                 // Otherwise the client's server is still being prepared, and the decision is used
                 // afterwards.
                 if !is_held {
@@ -302,7 +302,7 @@ impl<X: Exchange> Engine<X> {
             }
             // The client waits for a server. A signal that was not sent is tried again then.
             None if verdict == Verdict::Done => {}
-            Some(_) | None => self.client_mut(id).forget_decided(),
+            Some(_) | None => self.clients[id].forget_decided(),
         }
     }
 }

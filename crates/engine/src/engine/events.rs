@@ -189,7 +189,7 @@ impl<X: Exchange> Engine<X> {
         let is_it = |parked: &Parked<_>| is_it(&parked.transport);
         let parked = self.exchange.pool(pool, |pool| pool.take_parked(worker, is_it))?;
         let id = self.attach(parked, io);
-        self.server_mut(id).phase.unpark();
+        self.servers[id].phase.unpark();
         Some(id)
     }
 
@@ -301,6 +301,6 @@ impl<X: Exchange> Engine<X> {
     /// May Weir stop reading from this client, so that it comes to rest?
     pub fn client_can_stop(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return true };
-        client.can_stop(client.server.map(|on| self.server(on)))
+        client.can_stop(client.server.map(|on| &*self.servers[on]))
     }
 }

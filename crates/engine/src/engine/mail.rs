@@ -11,20 +11,20 @@ impl<X: Exchange> Engine<X> {
     /// Is the server at a node that has ceased to be the primary? While the server was on its way
     /// to this worker, no worker could close it.
     fn was_cut(&mut self, on: ServerId) -> bool {
-        let Server { pool, epoch, .. } = *self.server(on);
+        let Server { pool, epoch, .. } = *self.servers[on];
         let is_clustered = self.settings(pool).cluster.is_some();
         is_clustered && self.exchange.pool(pool, |pool| pool.is_cut(epoch))
     }
 
     /// Closes such a server. The client that was to get it waits again, at its old place.
     fn queue_again(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
-        let (now, worker, pool) = (io.now(), self.worker, self.server(on).pool);
-        self.server_mut(on).phase.unpark();
+        let (now, worker, pool) = (io.now(), self.worker, self.servers[on].pool);
+        self.servers[on].phase.unpark();
         self.close_server(on, CloseReason::PrimaryChanged, io);
         if !self.is_waiting(waiter, pool) {
             return;
         }
-        let values = self.client(waiter.client).digest();
+        let values = self.clients[waiter.client].digest();
         match self.exchange.pool(pool, |pool| pool.requeue(worker, waiter, values, now)) {
             Grant::Server(server) => {
                 let id = self.attach(server, io);

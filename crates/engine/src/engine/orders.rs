@@ -157,7 +157,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         for (server, reason) in parked {
             let server = self.attach(server, io);
-            self.server_mut(server).phase.unpark();
+            self.servers[server].phase.unpark();
             self.close_server(server, reason, io);
         }
     }
@@ -166,7 +166,7 @@ impl<X: Exchange> Engine<X> {
     fn end_logins(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         for (server, standing) in standings(&self.servers, pool) {
             let Standing::Login { listens } = standing else { continue };
-            let epoch = self.server(server).epoch;
+            let epoch = self.servers[server].epoch;
             let why = self.exchange.pool(pool, |pool| match listens {
                 true => unfit_to_listen(pool, epoch),
                 false => unfit(pool, epoch),

@@ -116,7 +116,7 @@ impl<X: Exchange> Engine<X> {
                 Some((detail, is_first)) => {
                     if is_first {
                         let text = format!("{QUERY_WAIT_TIMEOUT}: {}", detail.text);
-                        remark(id, self.client(id), Weight::Warning, &text, io);
+                        remark(id, &self.clients[id], Weight::Warning, &text, io);
                     }
                     self.disconnect_with(id, &why, Some(&detail), io);
                 }
@@ -332,7 +332,7 @@ impl<X: Exchange> Engine<X> {
         });
         let attach = |(server, why)| {
             let server = self.attach(server, io);
-            self.server_mut(server).phase.unpark();
+            self.servers[server].phase.unpark();
             (server, why)
         };
         let taken: Vec<(ServerId, CloseReason<'static>)> = taken.into_iter().map(attach).collect();

@@ -98,7 +98,7 @@ impl<X: Exchange> Engine<X> {
     /// this. Keeping the first one out of the queue saves 2 % of the instructions.
     #[inline]
     pub(crate) fn join_soon(&mut self, server: ServerId, waiter: Waiter) {
-        let joining = Joining { server, serial: self.server(server).serial, waiter };
+        let joining = Joining { server, serial: self.servers[server].serial, waiter };
         match self.joining {
             None if self.work.is_empty() => self.joining = Some(joining),
             Some(_) | None => self.work.push_back(Work::Join(joining)),
@@ -178,7 +178,7 @@ impl<X: Exchange> Engine<X> {
     /// waits for the rest, which is in the kernel.
     pub(crate) fn go_on(&mut self, id: ClientId, io: &mut impl Io<X>) {
         io.resume_client(id);
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.await_nothing();
         if client.stream.holds_message() {
             self.work.push_back(Work::Requests(id));

@@ -235,7 +235,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Linked => {
                 at_rest
                     && client.is_welcomed()
-                    && client.server.is_some_and(|on| self.server(on).rests())
+                    && client.server.is_some_and(|on| self.servers[on].rests())
             }
             ClientPhase::Login(_) | ClientPhase::Preparing(_) | ClientPhase::Canceling { .. } => {
                 false

@@ -69,30 +69,29 @@ impl<X: Exchange> Engine<X> {
         let left = Left::of_session(Vec::new(), Vec::new(), channels, Pins::NONE);
         if !self.take_server(id, (server, serial), &left, now) {
             // It listens again, and is told that it may have missed something.
-            self.client_mut(id).vars.change(|vars| {
+            self.clients[id].vars.change(|vars| {
                 vars.channels = left.channels.unwrap_or_default();
             });
             let mut listening = Box::new(Listening::new(pool));
             listening.keep(News::Gap);
-            self.client_mut(id).session_mut().listening = Some(listening);
+            self.clients[id].session_mut().listening = Some(listening);
         }
         id
     }
 
     /// The values of its startup packet, and those that it has set.
     fn take_settings(&mut self, id: ClientId, text: &[u8]) {
-        let welcome = self
-            .client(id)
+        let welcome = self.clients[id]
             .pool
             .and_then(|pool| self.exchange.pool(pool, |pool| pool.welcome.clone()));
         let welcome = welcome.unwrap_or_default();
         let mut given = Slots::default();
         let startup = vars_of(&self.names, text, b'd', &welcome, &mut given);
-        self.client_mut(id).vars = Values::new(startup);
+        self.clients[id].vars = Values::new(startup);
         let client = &mut self.clients[id];
         complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
         // RESET goes back to these.
-        let startup = self.client_mut(id).session_mut().startup.clone();
+        let startup = self.clients[id].session_mut().startup.clone();
         let set = vars_of(&self.names, text, b's', &welcome, &mut given);
         let client = &mut self.clients[id];
         client.given = given;
@@ -105,7 +104,7 @@ impl<X: Exchange> Engine<X> {
 
     fn take_statements(&mut self, id: ClientId, names: &[u8], unnamed: &[u8]) {
         // From now on each means what its text means with the client's own settings.
-        let context = ParseContext::of(&self.client(id).vars, &self.names);
+        let context = ParseContext::of(&self.clients[id].vars, &self.names);
         let mut statements = ClientStatements::default();
         for (_, pair) in items(names).filter(|(letter, _)| *letter == b'n') {
             let Some((named, types)) = state_report::pair_of(pair).and_then(statement) else {
@@ -124,7 +123,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let has_unnamed = !unnamed_parse.is_empty();
-        self.client_mut(id).extended = Some(Box::new(Extended {
+        self.clients[id].extended = Some(Box::new(Extended {
             statements,
             unnamed: if has_unnamed { self.next_serial() } else { 0 },
             unnamed_seen: seen_in_parse(&unnamed_parse),

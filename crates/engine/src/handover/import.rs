@@ -288,7 +288,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Option<(ServerId, u64)> {
         let AttendingRecord { is_asked, server, .. } = record;
         let id = self.import_server(server, 0, tables)?;
-        let server = self.server_mut(id);
+        let server = &mut self.servers[id];
         server.phase.attend(came, is_asked);
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
         if came {
@@ -372,12 +372,12 @@ impl<X: Exchange> Engine<X> {
     ) {
         clients.retain(|id| self.clients.contains(*id));
         for id in clients.iter().copied() {
-            if !self.client(id).vars.channels.is_empty() {
+            if !self.clients[id].vars.channels.is_empty() {
                 self.listen_again(id, io);
             }
         }
         for id in clients.iter().copied() {
-            let client = self.client(id);
+            let client = &self.clients[id];
             let is_preparing = matches!(*client.phase, ClientPhase::Preparing(_));
             if matches!(*client.phase, ClientPhase::Failed(_)) {
                 self.route_later(id);
@@ -388,9 +388,9 @@ impl<X: Exchange> Engine<X> {
                 self.go_on(id, io);
             }
         }
-        clients.retain(|id| matches!(*self.client(*id).phase, ClientPhase::Idle));
+        clients.retain(|id| matches!(*self.clients[*id].phase, ClientPhase::Idle));
         // The client that has waited longest comes first again.
-        clients.sort_by_key(|id| self.client(*id).request_at);
+        clients.sort_by_key(|id| self.clients[*id].request_at);
         for id in clients {
             let Some(client) = self.clients.get(id) else { continue };
             let asks = !client.is_welcomed() || client.stream.holds_message();

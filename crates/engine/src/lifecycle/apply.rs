@@ -116,12 +116,12 @@ impl<X: Exchange> Engine<X> {
             report_changes(id, &own, &wanted, &self.names, io);
         }
         let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         server.vars = vars;
         if follows {
             self.defaults_changed(on, followed, false);
         }
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let is_otherwise = matches!(*server.phase, ServerPhase::Preparing(Preparation::Reapply));
         // Once per transaction. If the server changes the value again, the client keeps the
         // server's value.
@@ -129,7 +129,7 @@ impl<X: Exchange> Engine<X> {
         if !changed_there.is_empty() {
             server.has_changed_by_itself();
         }
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.vars = wanted;
         let order = client.order().other();
         if is_otherwise && let Some(session) = &mut client.session {
@@ -140,12 +140,12 @@ impl<X: Exchange> Engine<X> {
 
     /// Sets the client's values in the other order, after the server has refused the usual one.
     pub(crate) fn apply_otherwise(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let client = self.client(id);
+        let client = &self.clients[id];
         let (order, has_session) = (client.order(), client.session.is_some());
         let usual = self.difference(id, on, order);
         match self.difference(id, on, order.other()) {
             Some(sql) if usual.as_ref() != Some(&sql) && has_session => {
-                self.server_mut(on).phase.prepare(Preparation::Reapply);
+                self.servers[on].phase.prepare(Preparation::Reapply);
                 self.send_own_query(on, &sql, io);
             }
             _ => self.refused(id, on, io),
@@ -194,7 +194,7 @@ impl<X: Exchange> Engine<X> {
         }
         let (has_session, is_auto) = (client.session.is_some(), server.mode == PoolMode::Auto);
         let message = format!("varcache_apply failed: ERROR: {text}");
-        remark(id, self.client(id), Weight::Error, &message, io);
+        remark(id, &self.clients[id], Weight::Error, &message, io);
         match has_session {
             true => self.disconnect(id, format!("server refused session settings: {text}"), io),
             // As PostgreSQL does at a login with such a startup packet.

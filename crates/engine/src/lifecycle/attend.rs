@@ -74,8 +74,8 @@ impl<X: Exchange> Engine<X> {
                 if open {
                     self.work.push_back(Work::Try(pool));
                 }
-                self.client_mut(id).login_mut().step = LoginStep::Trial;
-                let serial = self.client(id).serial;
+                self.clients[id].login_mut().step = LoginStep::Trial;
+                let serial = self.clients[id].serial;
                 self.newcomers.push(Newcomer { client: id, serial, pool });
                 true
             }
@@ -155,7 +155,7 @@ impl<X: Exchange> Engine<X> {
         ticket: String,
         io: &mut impl Io<X>,
     ) {
-        let server = self.server_mut(id);
+        let server = &mut self.servers[id];
         server.vars = welcome.vars.clone();
         server.welcome = Arc::new(welcome);
         let (pool, epoch, welcome) = (server.pool, server.epoch, server.welcome.clone());
@@ -166,7 +166,7 @@ impl<X: Exchange> Engine<X> {
             unfit(pool, epoch)
         });
         let worker = self.worker;
-        expect_backend(id, self.server_mut(id), ticket, worker, io);
+        expect_backend(id, &mut self.servers[id], ticket, worker, io);
         if let Some(why) = why {
             self.lose_server(id, why, io);
         }
@@ -175,7 +175,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server has no library that could report, so it cannot serve clients either.
     pub(crate) fn found_no_library(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let server = self.server(id);
+        let server = &self.servers[id];
         let (pool, serial) = (server.pool, server.serial);
         io.backend_closed(pool, serial);
         self.trial_failed(pool, Proxied::NoLibrary, TRIAL_PAUSE, io.now());
@@ -263,7 +263,7 @@ impl<X: Exchange> Engine<X> {
             pool.proxied().is_none() && unfit(pool, epoch).is_none()
         });
         if !may_stay {
-            send_off(self.server_mut(id), io);
+            send_off(&mut self.servers[id], io);
         }
         self.tell_trial(pool);
     }
@@ -274,7 +274,7 @@ impl<X: Exchange> Engine<X> {
         let Some(server) = self.servers.get(id) else { return };
         let attends = matches!(*server.phase, ServerPhase::Attending { .. });
         if server.serial == serial && attends && !self.has_successor {
-            send_off(self.server_mut(id), io);
+            send_off(&mut self.servers[id], io);
         }
     }
 
@@ -284,7 +284,7 @@ impl<X: Exchange> Engine<X> {
         server.times.opened_at = io.now();
         let (pool, epoch) = (server.pool, server.epoch);
         if self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
-            send_off(self.server_mut(id), io);
+            send_off(&mut self.servers[id], io);
         }
     }
 
@@ -307,7 +307,7 @@ impl<X: Exchange> Engine<X> {
         }
         let reason = self.exchange.pool(pool, |pool| unfit(pool, epoch));
         let reason = reason.unwrap_or(CloseReason::LeftLobby);
-        self.server_mut(id).phase.settle(Settling::Fresh);
+        self.servers[id].phase.settle(Settling::Fresh);
         self.attending_ended(pool, epoch, serial, came, io);
         self.close_server(id, reason, io);
     }
@@ -326,7 +326,7 @@ impl<X: Exchange> Engine<X> {
         {
             return false;
         }
-        let client = self.client(id);
+        let client = &self.clients[id];
         let is_new = matches!(*client.phase, ClientPhase::Idle)
             && client.is_welcomed()
             && client.stream.held.is_empty()
@@ -370,7 +370,7 @@ impl<X: Exchange> Engine<X> {
     /// Looks after the servers in the lobby that this worker has opened, a few times a second.
     pub(crate) fn tend_attending(&mut self, io: &mut impl Io<X>) {
         let mut attending: Vec<_> = self.attending().collect();
-        attending.sort_by_key(|id| self.server(*id).times.connected_at);
+        attending.sort_by_key(|id| self.servers[*id].times.connected_at);
         let mut aged: Vec<PoolId> = Vec::new();
         for id in attending {
             self.tend_one(id, &mut aged, io);
@@ -384,7 +384,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         // After an online restart, no other server could come to this process's lobby.
         let may_age = !self.has_successor;
-        let server = self.server(id);
+        let server = &self.servers[id];
         let (pool, times, process) = (server.pool, server.times, server.key.pid);
         let ServerPhase::Attending { came, asked } = *server.phase else { return };
         if !came && self.exchange.pool(pool, |pool| pool.is_lobby_ceded()) {
@@ -411,7 +411,7 @@ impl<X: Exchange> Engine<X> {
                 ages || pool.asks_to_leave(now)
             });
         if leaves {
-            send_off(self.server_mut(id), io);
+            send_off(&mut self.servers[id], io);
         }
     }
 
@@ -439,11 +439,11 @@ impl<X: Exchange> Engine<X> {
     /// pool that is proxied now.
     pub(crate) fn review_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let is_proxied = self.exchange.pool(pool, |pool| pool.settings.proxied.is_some());
-        let own: Vec<_> = self.attending().filter(|id| self.server(*id).pool == pool).collect();
+        let own: Vec<_> = self.attending().filter(|id| self.servers[*id].pool == pool).collect();
         for id in own {
-            let epoch = self.server(id).epoch;
+            let epoch = self.servers[id].epoch;
             if is_proxied || self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
-                send_off(self.server_mut(id), io);
+                send_off(&mut self.servers[id], io);
             }
         }
         if is_proxied {

@@ -19,14 +19,13 @@ impl<X: Exchange> Engine<X> {
             |phase: &ClientPhase| matches!(phase, ClientPhase::Idle | ClientPhase::Waiting(_));
         let renamed = self.changed_user.clone();
         let concerns = |pool: Option<PoolId>| pool.is_some_and(|pool| renamed.contains(&pool));
-        for id in self.clients.ids_where(|client| is_free(&*client.phase) && concerns(client.pool))
-        {
+        for id in self.clients.ids_where(|client| is_free(&client.phase) && concerns(client.pool)) {
             let worker = self.worker;
-            if let Some(waiter) = self.client(id).wait() {
+            if let Some(waiter) = self.clients[id].wait() {
                 self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
-                self.client_mut(id).phase.leave_queue();
+                self.clients[id].phase.leave_queue();
                 let Some(pool) = self.follow_rename(id) else { continue };
-                let values = self.client(id).digest();
+                let values = self.clients[id].digest();
                 let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
                 if self.take_grant(id, pool, grant, waiter.since, io) == Readable::Now {
                     self.go_on(id, io);
@@ -40,11 +39,11 @@ impl<X: Exchange> Engine<X> {
     /// Moves a client without a server to its new pool, if its user was changed. Returns the
     /// client's pool.
     pub(crate) fn follow_rename(&mut self, id: ClientId) -> Option<PoolId> {
-        let old = self.client(id).pool?;
+        let old = self.clients[id].pool?;
         if !self.changed_user.contains(&old) {
             return Some(old);
         }
-        let identity = self.client(id).identity.clone();
+        let identity = self.clients[id].identity.clone();
         // If the database is removed, its clients are dropped elsewhere.
         let Some(new) = self.find_pool(&identity.database, &identity.user) else {
             return Some(old);
@@ -54,7 +53,7 @@ impl<X: Exchange> Engine<X> {
             pool.enter();
             pool.role_changes()
         });
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         (client.pool, client.role_changes) = (Some(new), role_changes);
         self.move_listening(id, new);
         Some(new)

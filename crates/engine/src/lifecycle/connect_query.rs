@@ -33,24 +33,22 @@ const TOPICS: Topics = Topics { settings: true, objects: false };
 impl<X: Exchange> Engine<X> {
     /// Starts `connect_query` on a server that is logged in. Replication connections do not run it.
     pub(crate) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io<X>) -> Step {
-        let replicates = matches!(
-            self.server_mut(id).login_mut().purpose,
-            Some(ServerPurpose::Replication { .. })
-        );
-        let settings = self.settings(self.server(id).pool);
+        let replicates =
+            matches!(self.servers[id].login_mut().purpose, Some(ServerPurpose::Replication { .. }));
+        let settings = self.settings(self.servers[id].pool);
         if replicates {
             return Step::Ready;
         }
         if settings.connect_query.is_empty() {
             // The report also contains the settings of a login trigger.
-            return match self.server_mut(id).login_mut().reported_settings() {
+            return match self.servers[id].login_mut().reported_settings() {
                 Some(set) => self.begin_with(id, &set),
                 None => Step::Ready,
             };
         }
         let mut out = Vec::new();
         frontend::query(&mut out, settings.connect_query.as_bytes());
-        self.server_mut(id).login_mut().stage = LoginStage::ConnectQuery;
+        self.servers[id].login_mut().stage = LoginStage::ConnectQuery;
         io.send_server(id, &out);
         Step::Continue
     }
@@ -63,7 +61,7 @@ impl<X: Exchange> Engine<X> {
         body: &[u8],
         io: &mut impl Io<X>,
     ) -> Step {
-        if let LoginStage::Asked(probe) = &mut self.server_mut(id).login_mut().stage {
+        if let LoginStage::Asked(probe) = &mut self.servers[id].login_mut().stage {
             probe.message(code, body);
             return match code {
                 backend::READY_FOR_QUERY => self.connect_query_told(id),
@@ -80,7 +78,7 @@ impl<X: Exchange> Engine<X> {
             backend::COPY_IN => Step::Failed("connect_query must not be a COPY FROM STDIN".into()),
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => {
-                    self.server_mut(id).own_error = Some(error);
+                    self.servers[id].own_error = Some(error);
                     self.report_own_query(id, OwnQuery::Connect, io);
                     Step::Continue
                 }
@@ -91,12 +89,12 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn ask_what_it_has_set(&mut self, id: ServerId, io: &mut impl Io<X>) -> Step {
-        if let Some(set) = self.server_mut(id).login_mut().reported_settings() {
+        if let Some(set) = self.servers[id].login_mut().reported_settings() {
             return self.begin_with(id, &set);
         }
-        let pool = self.server(id).pool;
+        let pool = self.servers[id].pool;
         let settings = self.settings(pool).clone();
-        let is_auto = self.server(id).mode == PoolMode::Auto;
+        let is_auto = self.servers[id].mode == PoolMode::Auto;
         let Some(view) = self.pools.get_mut(pool).filter(|_| is_auto) else {
             return Step::Ready;
         };
@@ -110,13 +108,13 @@ impl<X: Exchange> Engine<X> {
         let question = probe::question(TOPICS, login, customs.into_iter(), &AllLent::new());
         let mut out = Vec::new();
         frontend::query(&mut out, &question);
-        self.server_mut(id).login_mut().stage = LoginStage::Asked(Probe::new(TOPICS));
+        self.servers[id].login_mut().stage = LoginStage::Asked(Probe::new(TOPICS));
         io.send_server(id, &out);
         Step::Continue
     }
 
     fn connect_query_told(&mut self, id: ServerId) -> Step {
-        let login = self.server_mut(id).login_mut();
+        let login = self.servers[id].login_mut();
         let LoginStage::Asked(probe) =
             std::mem::replace(&mut login.stage, LoginStage::Authenticated)
         else {
@@ -130,18 +128,18 @@ impl<X: Exchange> Engine<X> {
 
     /// Makes these settings the initial settings of every client.
     fn begin_with(&mut self, id: ServerId, set: &Carried) -> Step {
-        if set.is_empty() && self.server_mut(id).login_mut().welcome.vars.carried.is_empty() {
+        if set.is_empty() && self.servers[id].login_mut().welcome.vars.carried.is_empty() {
             return Step::Ready;
         }
         let names = self.names.clone();
-        let login = self.server_mut(id).login_mut();
+        let login = self.servers[id].login_mut();
         login.welcome.vars.change(|vars| {
             // Settings that the server reports by ParameterStatus are known already.
             let reported = |name| names.slot(name).is_some_and(|slot| vars.get(slot).is_some());
             let set = set.all().iter().filter(|setting| !reported(&setting.name));
             vars.carried = Carried::new(set.cloned().collect());
         });
-        let pool = self.server(id).pool;
+        let pool = self.servers[id].pool;
         let view = self.pools.get_mut(pool);
         view.into_iter().for_each(|view| view.history.learn_customs(set));
         Step::Ready

@@ -41,7 +41,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server has no client, and the session of the last one was discarded.
     pub(crate) fn defaults_restored(&mut self, on: ServerId) {
-        let server = self.server(on);
+        let server = &self.servers[on];
         let is_same = server.vars.tracked().eq(server.welcome.vars.tracked());
         if !is_same && self.settings(server.pool).connect_query.is_empty() {
             self.defaults_changed(on, Slots::ALL, false);
@@ -66,9 +66,9 @@ impl<X: Exchange> Engine<X> {
             let client = &mut self.clients[id];
             complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
             self.welcome(id, None, &welcome, io);
-            if !self.client(id).stream.holds_message() {
-                let waiter = self.client(id).wait();
-                self.client_mut(id).phase.leave_queue();
+            if !self.clients[id].stream.holds_message() {
+                let waiter = self.clients[id].wait();
+                self.clients[id].phase.leave_queue();
                 if let Some(waiter) = waiter {
                     self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
                 }
@@ -89,7 +89,7 @@ impl<X: Exchange> Engine<X> {
     /// Returns defaults of the pool's servers, if the client was perhaps told one that is not this
     /// server's.
     pub(crate) fn known_defaults(&mut self, id: ClientId, on: ServerId) -> Vec<Values> {
-        let (client, server) = (self.client(id), self.server(on));
+        let (client, server) = (&self.clients[id], &*self.servers[on]);
         let at_login = &server.welcome.vars;
         let is_other = |slot: usize| {
             let value = client.vars.get(slot);
@@ -107,7 +107,7 @@ impl<X: Exchange> Engine<X> {
     /// Sends RESET of the parameters that the last client may have set, or a reload. Returns false if
     /// there are none.
     pub(crate) fn explain(&mut self, on: ServerId, io: &mut impl Io<X>) -> bool {
-        let changes = self.server(on).changes.as_ref();
+        let changes = self.servers[on].changes.as_ref();
         let Some(unexplained) = changes.and_then(|changes| changes.unexplained.as_ref()) else {
             return false;
         };
@@ -115,22 +115,22 @@ impl<X: Exchange> Engine<X> {
         for slot in unexplained.slots.each(self.names.len()) {
             sql.extend_from_slice(format!("RESET {};", self.names.name(slot)).as_bytes());
         }
-        let pool = self.server(on).pool;
+        let pool = self.servers[on].pool;
         if sql.is_empty() || !self.settings(pool).connect_query.is_empty() {
             // `connect_query` may have set them, and RESET would undo that.
-            self.server_mut(on).changes = None;
+            self.servers[on].changes = None;
             return false;
         }
-        self.server_mut(on).phase.settle(Settling::Explain);
+        self.servers[on].phase.settle(Settling::Explain);
         self.send_own_query(on, &sql, io);
         true
     }
 
     /// The parameters that RESET has not changed have new defaults, which the client follows.
     pub(crate) fn explained(&mut self, on: ServerId) {
-        let changes = self.server_mut(on).changes.take();
+        let changes = self.servers[on].changes.take();
         let Some(unexplained) = changes.and_then(|changes| changes.unexplained) else { return };
-        let ((id, serial), vars) = (unexplained.client, self.server(on).vars.clone());
+        let ((id, serial), vars) = (unexplained.client, self.servers[on].vars.clone());
         let client = self.clients.get_mut(id).filter(|client| client.serial == serial);
         if let Some(client) = client {
             for slot in unexplained.slots.each(self.names.len()) {
@@ -140,6 +140,6 @@ impl<X: Exchange> Engine<X> {
             }
         }
         self.defaults_changed(on, unexplained.slots, false);
-        self.server_mut(on).phase.settle(Settling::Fresh);
+        self.servers[on].phase.settle(Settling::Fresh);
     }
 }

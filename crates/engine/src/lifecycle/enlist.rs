@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
     /// Ends the session on a server that nobody uses, and gives its backend a ticket.
     pub(crate) fn enlist(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let ticket = new_ticket(&self.config, io);
-        let server = self.server_mut(id);
+        let server = &mut self.servers[id];
         server.phase.settle(Settling::Enlist);
         let session = server.session.own();
         let Some(ahead) = &session.ahead else {
@@ -50,7 +50,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The backend has its ticket, and comes to the lobby now.
     pub(crate) fn enlisted(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let server = self.server_mut(id);
+        let server = &mut self.servers[id];
         server.clear_session();
         let (pool, epoch) = (server.pool, server.epoch);
         let session = server.session.own();
@@ -64,7 +64,7 @@ impl<X: Exchange> Engine<X> {
             return self.close_server(id, CloseReason::LeftLobby, io);
         };
         let worker = self.worker;
-        expect_backend(id, self.server_mut(id), ticket, worker, io);
+        expect_backend(id, &mut self.servers[id], ticket, worker, io);
         if let Some(why) = why.or((!reports).then_some(CloseReason::LeftLobby)) {
             self.close_server(id, why, io);
         }

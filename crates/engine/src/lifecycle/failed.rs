@@ -179,7 +179,7 @@ impl<X: Exchange> Engine<X> {
             io.send_client(id, &out);
         }
         match next {
-            Next::Wait => self.client_mut(id).phase.lose(failed),
+            Next::Wait => self.clients[id].phase.lose(failed),
             Next::Serve => self.link_failed(id, io),
             Next::Over => self.go_on_without(id, *failed, io),
             Next::Terminate => self.drop_client(id, Leaving::Goodbye, io),
@@ -189,7 +189,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client needs a server in a failed transaction.
     fn link_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        self.client_mut(id).while_waiting.fails = true;
+        self.clients[id].while_waiting.fails = true;
         if !self.changed_user.is_empty() {
             self.follow_rename(id);
         }
@@ -201,7 +201,7 @@ impl<X: Exchange> Engine<X> {
     /// Puts the server into a failed transaction. Everything else is prepared for its client.
     #[cold]
     pub(crate) fn fail_transaction(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        self.server_mut(on).phase.prepare(Preparation::Fail);
+        self.servers[on].phase.prepare(Preparation::Fail);
         self.send_own_query(on, FAIL, io);
         Readable::NotYet
     }
@@ -213,13 +213,13 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        self.server_mut(on).own_error = None;
-        if self.server(on).status != b'E' {
+        self.servers[on].own_error = None;
+        if self.servers[on].status != b'E' {
             self.disconnect_from(id, on, CloseReason::OutOfStep, io);
             self.close_server(on, CloseReason::OutOfStep, io);
             return Readable::NotYet;
         }
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.while_waiting.fails = false;
         client.transaction_at = io.now();
         self.ready(id, on, io)

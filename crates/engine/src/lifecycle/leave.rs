@@ -102,7 +102,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes the client with this error, which may be PostgreSQL's. The log line is written first,
     /// because the client may read the log at once.
     pub(crate) fn refuse_client(&mut self, id: ClientId, error: &ErrorFields, io: &mut impl Io<X>) {
-        if self.client(id).asks() && names_user(error) {
+        if self.clients[id].asks() && names_user(error) {
             return self.disconnect(id, CONFIG_ERROR, io);
         }
         self.close_with(id, error, Leaving::Refused(Cause::ServerRefusal, &error.message()), io);
@@ -122,10 +122,10 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         self.tell_closing(id, leaving, io);
-        let client = self.client(id);
+        let client = &self.clients[id];
         let mut out = Vec::new();
         // An error cannot be inserted into a half-sent message of the server.
-        let in_message = client.server.is_some_and(|on| self.server(on).stream.is_mid_message());
+        let in_message = client.server.is_some_and(|on| self.servers[on].stream.is_mid_message());
         if !in_message {
             wire::backend::error(&mut out, error);
             io.send_client(id, &out);
@@ -144,7 +144,7 @@ impl<X: Exchange> Engine<X> {
         if let Leaving::Refused(cause, _) = leaving {
             self.failures.count_client(cause);
         }
-        let client = self.client(id);
+        let client = &self.clients[id];
         if leaving == Leaving::Lost && client.is_probe() {
             return;
         }
@@ -158,9 +158,9 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
-        if let Some(on) = self.client(id).server {
+        if let Some(on) = self.clients[id].server {
             let client = &mut self.clients[id];
-            let server = &mut *self.servers[on];
+            let server = &mut self.servers[on];
             cut_transaction(client, server, &mut self.transactions, io.now());
         }
         let client = self.clients.remove(id);
@@ -201,7 +201,7 @@ impl<X: Exchange> Engine<X> {
             in_message: client.stream.is_mid_message(),
             had_settings: client.vars.has_untracked(),
         };
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         server.lose_client(client.serial);
         let serial = server.serial;
         self.work.push_back(Work::TakeBack { server: on, serial, left });
@@ -210,7 +210,7 @@ impl<X: Exchange> Engine<X> {
     /// Decides what happens to a server whose client has left.
     pub(crate) fn take_back(&mut self, on: ServerId, left: Left, io: &mut impl Io<X>) {
         let Left { cancels, in_message, had_settings } = left;
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         match *server.phase {
             // Weir's own query is running, and the client has sent nothing: wait for the reply.
             ServerPhase::Preparing(ref step)
@@ -265,7 +265,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         self.release_lost(id);
-        let server = self.server(id);
+        let server = &self.servers[id];
         match *server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.open_failed(id, reason, None, io);
@@ -291,7 +291,7 @@ impl<X: Exchange> Engine<X> {
                 let (client, pool) = (server.client, server.pool);
                 let was_idle = server.times.asked_at > server.times.released_at;
                 if let Some(client) = client {
-                    self.client_mut(client).lose_server();
+                    self.clients[client].lose_server();
                 }
                 self.close_server(id, reason, io);
                 if let Some(client) = client {
@@ -319,11 +319,11 @@ impl<X: Exchange> Engine<X> {
     /// returns to its place in the queue. Its statement may have caused the loss, so no server is
     /// asked about it again.
     fn lose_prepared(&mut self, id: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
-        let server = self.server(id);
+        let server = &self.servers[id];
         let (client, pool) = (server.client, server.pool);
         let is_statement = matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm));
         if let (Some(client), true) = (client, is_statement) {
-            let client = self.client_mut(client);
+            let client = &mut self.clients[client];
             client.resent = true;
             client.extended.get_or_insert_default().questions = QUESTIONS_MAX;
         }
@@ -341,9 +341,9 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        let in_message = self.server(on).stream.is_mid_message();
+        let in_message = self.servers[on].stream.is_mid_message();
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         cut_transaction(client, server, &mut self.transactions, io.now());
         pair::part(client, server);
         if in_message {
@@ -367,7 +367,7 @@ impl<X: Exchange> Engine<X> {
     fn requeue(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
         let worker = self.worker;
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         let ClientPhase::Preparing(waiter) = *client.phase else { return };
         client.lose_server();
         let values = client.digest();
@@ -489,7 +489,7 @@ impl<X: Exchange> Engine<X> {
             }
             self.feed(io);
             if let Some(client) = purpose.client().filter(|client| server.client == Some(*client)) {
-                self.client_mut(client).lose_server();
+                self.clients[client].lose_server();
                 let is_for_settings = matches!(purpose, ServerPurpose::Settings { .. });
                 if is_for_settings && !refused && self.settings(pool).cluster.is_some() {
                     return self.wait_for_primary(client, io);
@@ -534,13 +534,13 @@ impl<X: Exchange> Engine<X> {
     /// The server that was opened for this client alone could not be reached. The client requests
     /// another one, and waits if there is no primary now.
     fn wait_for_primary(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        self.client_mut(id).phase.unlink();
+        self.clients[id].phase.unlink();
         self.read_again(id, io);
     }
 
     /// Reads a client that has lost its server: the bytes that have arrived, and its socket.
     pub(crate) fn read_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.client(id).stream.holds_message() {
+        if self.clients[id].stream.holds_message() {
             self.work.push_back(Work::Route(id));
         }
         io.resume_client(id);

@@ -50,7 +50,7 @@ impl<X: Exchange> Engine<X> {
     /// Requests a server for a logged-in client.
     pub(crate) fn link(&mut self, id: ClientId, io: &mut impl Io<X>) -> Readable {
         let now = io.now();
-        let client = self.client(id);
+        let client = &self.clients[id];
         let Some(pool) = client.pool else { return Readable::NotYet };
         let (worker, values) = (self.worker, client.digest());
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
@@ -74,7 +74,7 @@ impl<X: Exchange> Engine<X> {
                 self.join(id, server, io)
             }
             Grant::Queued { ticket, open } => {
-                let client = self.client_mut(id);
+                let client = &mut self.clients[id];
                 if !matches!(*client.phase, ClientPhase::Waiting(_)) {
                     client.while_waiting.notified = false;
                     client.begin_wait();
@@ -99,12 +99,12 @@ impl<X: Exchange> Engine<X> {
 
     /// Gives the server to a client that has waited.
     pub(crate) fn join_waiter(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        if self.client(id).asks() {
+        if self.clients[id].asks() {
             self.ask_on(id, on, io);
-        } else if self.client(id).proves() {
+        } else if self.clients[id].proves() {
             self.prove_by(id, on, io);
         } else if self.is_overtaken(id, on, io.now()) {
-            let pool = self.server(on).pool;
+            let pool = self.servers[on].pool;
             self.leave_reader(id, pool);
             self.place(on, io);
         } else if self.join(id, on, io) == Readable::Now {
@@ -114,7 +114,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Does the same, or places the server elsewhere if the client no longer waits.
     pub(crate) fn join_or_place(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
-        let pool = self.server(on).pool;
+        let pool = self.servers[on].pool;
         match self.is_waiting(waiter, pool) {
             true => self.join_waiter(waiter.client, on, io),
             false => self.place(on, io),
@@ -124,14 +124,14 @@ impl<X: Exchange> Engine<X> {
     /// Links the client and the server, and prepares the server.
     pub(crate) fn join(&mut self, id: ClientId, server: ServerId, io: &mut impl Io<X>) -> Readable {
         let now = io.now();
-        if self.client(id).replication.is_some() {
+        if self.clients[id].replication.is_some() {
             self.replace_by_own(id, server, io);
             return Readable::NotYet;
         }
         if self.has_another_role(id, server) {
             return self.part_from_role(id, server, io);
         }
-        let (half, user) = (self.server(server), &self.client(id).identity.user);
+        let (half, user) = (&*self.servers[server], &self.clients[id].identity.user);
         if half.own_keys && !may_use_keys(&self.config, self.settings(half.pool), user) {
             return self.part_from_keys(id, server, io);
         }
@@ -140,13 +140,13 @@ impl<X: Exchange> Engine<X> {
         let pool = half.pool;
         let waiter = client.phase.prepare(Waiter::served(id, pool, now));
         if !client.is_welcomed() {
-            let Server { epoch, ref welcome, .. } = *self.server(server);
+            let Server { epoch, ref welcome, .. } = *self.servers[server];
             let welcome = welcome.clone();
             let client = &mut self.clients[id];
             complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
-            self.client_mut(id).role_changes = role_changes(epoch);
+            self.clients[id].role_changes = role_changes(epoch);
         }
-        self.server_mut(server).stages.link(waiter.since, now);
+        self.servers[server].stages.link(waiter.since, now);
         self.view(pool).assigned(now.saturating_sub(waiter.since));
         self.prepare(id, server, io)
     }
@@ -162,7 +162,7 @@ impl<X: Exchange> Engine<X> {
         }
         let is_begun = matches!(*server.phase, ServerPhase::Preparing(_));
         if !is_begun && io.take_news(on) {
-            self.server_mut(on).phase.prepare(Preparation::Hear);
+            self.servers[on].phase.prepare(Preparation::Hear);
             return Readable::NotYet;
         }
         let settings = self.settings(server.pool);
@@ -172,7 +172,7 @@ impl<X: Exchange> Engine<X> {
         let silent_for = io.now().saturating_sub(server.times.replied_at);
         if !checked && !settings.check_query.is_empty() && silent_for > settings.check_delay {
             let query = settings.check_query.trim().to_owned();
-            self.server_mut(on).phase.prepare(Preparation::Check);
+            self.servers[on].phase.prepare(Preparation::Check);
             self.send_own_query(on, query.as_bytes(), io);
             return Readable::NotYet;
         }
@@ -183,13 +183,13 @@ impl<X: Exchange> Engine<X> {
             if let Some(sql) = self.difference(id, on, order) {
                 // The library does not notice a text that is invalid in the client's encoding.
                 if sql.is_ascii()
-                    && may_go_ahead(self.client(id), self.server(on))
-                    && let Some(ahead) = self.server_mut(on).ahead_mut()
+                    && may_go_ahead(&self.clients[id], &self.servers[on])
+                    && let Some(ahead) = self.servers[on].ahead_mut()
                 {
                     ahead.put_off(sql);
                     return self.ready(id, on, io);
                 }
-                self.server_mut(on).phase.prepare(Preparation::Apply);
+                self.servers[on].phase.prepare(Preparation::Apply);
                 self.send_own_query(on, &sql, io);
                 return Readable::NotYet;
             }
@@ -198,7 +198,7 @@ impl<X: Exchange> Engine<X> {
                 return self.prepare_statements(id, on, io);
             }
             let vars = client.vars.clone();
-            self.server_mut(on).vars = vars;
+            self.servers[on].vars = vars;
         }
         self.ready(id, on, io)
     }
@@ -211,7 +211,7 @@ impl<X: Exchange> Engine<X> {
         order: Order,
     ) -> Option<Vec<u8>> {
         let defaults = self.known_defaults(id, on);
-        let (client, server) = (self.client(id), self.server(on));
+        let (client, server) = (&self.clients[id], &*self.servers[on]);
         // RESET would undo the settings of `connect_query`.
         let can_reset = self.settings(server.pool).connect_query.is_empty();
         let given = if can_reset { client.given } else { Slots::ALL };
@@ -222,7 +222,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues the preparation after a reply to Weir's own message.
     pub(crate) fn prepared(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let ServerPhase::Preparing(step) = &*server.phase else { return };
         if let Preparation::TellPrincipal(_) = step {
             return self.principal_told(on, io);
@@ -281,11 +281,11 @@ impl<X: Exchange> Engine<X> {
 
     /// Completes the preparation: the client may send its request.
     pub(crate) fn ready(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        if !self.client(id).is_welcomed() {
-            let welcome = self.server(on).welcome.clone();
+        if !self.clients[id].is_welcomed() {
+            let welcome = self.servers[on].welcome.clone();
             self.welcome(id, Some(on), &welcome, io);
             if self.mode_of(on) != PoolMode::Session {
-                if self.client(id).stream.holds_message() {
+                if self.clients[id].stream.holds_message() {
                     // The client has already sent a request for the server.
                     return self.prepare(id, on, io);
                 }
@@ -293,19 +293,19 @@ impl<X: Exchange> Engine<X> {
                 return Readable::NotYet;
             }
             // It was not queued for its first transaction, which may come much later.
-            self.server_mut(on).stages.clear();
+            self.servers[on].stages.clear();
         }
-        if self.client(id).while_waiting.fails {
+        if self.clients[id].while_waiting.fails {
             return self.fail_transaction(on, io);
         }
-        if self.client(id).while_waiting.begins {
+        if self.clients[id].while_waiting.begins {
             return self.begin_again(id, on, io);
         }
-        let tracks = self.settings(self.server(on).pool).tracks_statements(self.mode_of(on));
-        let server = self.server_mut(on);
+        let tracks = self.settings(self.servers[on].pool).tracks_statements(self.mode_of(on));
+        let server = &mut self.servers[on];
         server.phase.link();
         server.stages.apply(io.now());
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.phase.link();
         let has_statements = client.extended.as_ref().is_some_and(|own| own.has_statements());
         client.statement_names = match tracks || has_statements {
@@ -334,7 +334,7 @@ impl<X: Exchange> Engine<X> {
             && let Some(on) = on
             && (client.replication.is_some() || self.mode_of(on) == PoolMode::Session)
         {
-            key = (u64::from(self.server(on).key.pid) << 32) | (key & 0xffff_ffff);
+            key = (u64::from(self.servers[on].key.pid) << 32) | (key & 0xffff_ffff);
         }
         while key == 0 || self.keys.contains_key(&key) {
             key = (key & !0xffff_ffff) | u64::from((key as u32).wrapping_add(4));
@@ -428,7 +428,7 @@ impl<X: Exchange> Engine<X> {
             self.follow_rename(id);
         }
         io.resume_client(id);
-        if self.client(id).session.is_some() {
+        if self.clients[id].session.is_some() {
             self.tell_untold(id, io);
         }
         self.free(on, io);
@@ -438,7 +438,7 @@ impl<X: Exchange> Engine<X> {
     /// or pass it on.
     pub(crate) fn free(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let flushed = io.server_flushed(on);
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         server.phase.settle(Settling::Fresh);
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, io);
@@ -462,13 +462,13 @@ impl<X: Exchange> Engine<X> {
                 return self.forget_session(on, io);
             }
         }
-        let server = self.server(on);
+        let server = &self.servers[on];
         let (pool, is_foreign) = (server.pool, server.has_foreign_settings());
         let settings = self.settings(pool);
-        let mode = self.server(on).mode_in(settings.mode);
+        let mode = self.servers[on].mode_in(settings.mode);
         if settings.resets(mode) {
             let reset = settings.reset_query.clone();
-            let server = self.server_mut(on);
+            let server = &mut self.servers[on];
             if is_foreign && mode == PoolMode::Auto {
                 // Weir would not know which of the settings that query leaves.
                 server.doubt_settings();
@@ -491,7 +491,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        if let ServerPhase::Settling(step) = &*self.server(on).phase
+        if let ServerPhase::Settling(step) = &*self.servers[on].phase
             && let Some(query) = step.own_query()
         {
             self.report_own_query(on, query, io);
@@ -501,7 +501,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Logs why a query of Weir's own has failed on the server.
     pub(crate) fn report_own_query(&mut self, on: ServerId, query: OwnQuery, io: &mut impl Io<X>) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let (pool, error) = (server.pool, server.own_error.take());
         let message = match (error, query) {
             (None, _) => "it leaves a transaction open".to_owned(),
@@ -519,7 +519,7 @@ impl<X: Exchange> Engine<X> {
     /// Makes the server available: none of Weir's own queries is under way either.
     pub(crate) fn settled(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         debug_assert!(server.client.is_none() && server.is_clean());
         if server.own_error.is_some() {
             return self.reset_failed(on, CloseReason::ResetFailed, io);
@@ -533,7 +533,7 @@ impl<X: Exchange> Engine<X> {
         if discards || resets && resets_all(&self.settings(pool).reset_query) {
             self.defaults_restored(on);
         }
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         if server.cancel.is_some() {
             server.phase.settle(Settling::Cancel);
             return;
@@ -544,10 +544,10 @@ impl<X: Exchange> Engine<X> {
         if matches!(*server.phase, ServerPhase::Settling(Settling::Explain)) {
             self.explained(on);
         }
-        if self.server(on).changes.is_some() && self.explain(on, io) {
+        if self.servers[on].changes.is_some() && self.explain(on, io) {
             return;
         }
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         if server.has_traces() {
             return match matches!(*server.phase, ServerPhase::Settling(Settling::Forget)) {
                 true => self.session_forgotten(on, io),

@@ -124,14 +124,14 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         // If a limit ended the request, another server must not run it again.
-        let is_limited = matches!(*self.server(on).phase, ServerPhase::Linked) && !is_loss(reason);
+        let is_limited = matches!(*self.servers[on].phase, ServerPhase::Linked) && !is_loss(reason);
         if !is_limited && self.resend_kept(on, reason, io) == Resend::Done {
             return;
         }
-        let server = self.server(on);
+        let server = &self.servers[on];
         if let Some(id) = server.client {
             let settings = self.settings(server.pool);
-            if is_loss(reason) && outlives(self.client(id), server, settings) {
+            if is_loss(reason) && outlives(&self.clients[id], server, settings) {
                 return self.keep_client(id, on, reason, io);
             }
             self.disconnect_from(id, on, reason, io);
@@ -147,25 +147,25 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        answer_due(id, self.server_mut(on), io);
+        answer_due(id, &mut self.servers[on], io);
         let loss = self.loss(on, reason);
-        let in_copy = self.server(on).ledger.in_copy();
+        let in_copy = self.servers[on].ledger.in_copy();
         let (status, unanswered) = (loss.status_after(), loss.unanswered);
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         roll_back_values(id, client, server, &self.names, io);
         if loss.is_unknown() {
             self.suppose_writes(&[id], io);
         }
         if self.is_reader(on) {
             // It may have shown a part of its data.
-            let serial = self.client(id).serial;
+            let serial = self.clients[id].serial;
             self.sessions.of(id, serial).has_lost_reader(io.clock());
         }
         let error = loss.error();
         if let Some(error) = &error {
             let text = format!("{} ({})", error.message(), reason.text());
-            remark(id, self.client(id), Weight::Warning, &text, io);
+            remark(id, &self.clients[id], Weight::Warning, &text, io);
         }
         let mut out = Vec::new();
         if let Some(error) = error.as_ref().filter(|_| unanswered.is_awaited()) {
@@ -178,7 +178,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         cut_transaction(client, server, &mut self.transactions, io.now());
         self.part(id, on);
         self.close_server(on, reason, io);
@@ -201,7 +201,7 @@ impl<X: Exchange> Engine<X> {
     /// effect.
     fn part(&mut self, id: ClientId, on: ServerId) {
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let statements = &mut server.statements;
         let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.abandon(&mut |entry| {
@@ -217,7 +217,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {
-        let server = self.server(on);
+        let server = &self.servers[on];
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let unanswered = server.ledger.unanswered();
         // The refusal was held until its cause is known, and the whole batch has had no effect.
@@ -244,7 +244,7 @@ impl<X: Exchange> Engine<X> {
     /// Continues with a client that has lost its server.
     pub(crate) fn go_on_without(&mut self, id: ClientId, failed: Failed, io: &mut impl Io<X>) {
         let is_over = failed.is_over();
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         match is_over {
             true => client.phase.unlink(),
             false => client.phase.lose(Box::new(failed)),

@@ -120,7 +120,7 @@ impl<X: Exchange> Engine<X> {
         let client = purpose.as_ref().and_then(ServerPurpose::client);
         let settings = self.settings(pool);
         let may_use_keys =
-            |id: ClientId| may_use_keys(&self.config, settings, &self.client(id).identity.user);
+            |id: ClientId| may_use_keys(&self.config, settings, &self.clients[id].identity.user);
         let is_others =
             settings.own_verifier().is_some() && client.is_some_and(|id| !may_use_keys(id));
         let server_secret = server_secret.filter(|_| !is_others);
@@ -196,7 +196,7 @@ impl<X: Exchange> Engine<X> {
         let mut parameters: Vec<(&str, &[u8])> =
             own.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         if let Some(client) = replicating {
-            parameters.extend(replication_parameters(self.client(client), &self.names));
+            parameters.extend(replication_parameters(&self.clients[client], &self.names));
         }
         if asks_report {
             parameters.push(state_report::ASK);
@@ -210,7 +210,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
-        let mut input = std::mem::take(&mut self.server_mut(id).stream.held);
+        let mut input = std::mem::take(&mut self.servers[id].stream.held);
         input.extend_from_slice(bytes);
         let mut at = 0;
         while self.servers.contains(id) {
@@ -227,7 +227,7 @@ impl<X: Exchange> Engine<X> {
             }
             at += header.total;
             let body = &rest[wire::HEADER_LEN..header.total];
-            let step = match self.server_mut(id).login_mut().stage {
+            let step = match self.servers[id].login_mut().stage {
                 LoginStage::ConnectQuery | LoginStage::Asked(_) => {
                     self.connect_query_message(id, header.code, body, io)
                 }
@@ -260,7 +260,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn login_refused(&mut self, id: ServerId, error: ErrorFields, io: &mut impl Io<X>) {
-        let login = self.server_mut(id).login_mut();
+        let login = self.servers[id].login_mut();
         if login.declines_report(&error) {
             let why = "it refuses the parameter weir.report";
             return self.open_again(id, why, |pool| pool.may_ask_report = false, io);
@@ -271,11 +271,11 @@ impl<X: Exchange> Engine<X> {
         }
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
         let now = io.now();
-        let pool = self.server(id).pool;
+        let pool = self.servers[id].pool;
         // A login for one client says nothing about the pool.
-        let repeats = self.server_mut(id).login_mut().purpose.is_none()
+        let repeats = self.servers[id].login_mut().purpose.is_none()
             && self.exchange.pool(pool, |pool| pool.login_refused(&message, now));
-        self.server_mut(id).login_mut().stage = LoginStage::Refused { repeats };
+        self.servers[id].login_mut().stage = LoginStage::Refused { repeats };
         let identity = self.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::ServerLoginFailed { name, message: &message, repeats });
@@ -292,13 +292,13 @@ impl<X: Exchange> Engine<X> {
         remember: impl FnOnce(&mut Pool<X::Transport>),
         io: &mut impl Io<X>,
     ) {
-        let purpose = self.server_mut(id).login_mut().purpose.take();
+        let purpose = self.servers[id].login_mut().purpose.take();
         let was_for = purpose.as_ref().and_then(ServerPurpose::client);
-        let server = self.server(id);
+        let server = &self.servers[id];
         let has_left = was_for.is_some() && server.client.is_none();
         let is_closed = |pool: &mut Pool<_>| matches!(pool.gate(), Gate::Closed(_));
         if has_left || self.exchange.pool(server.pool, is_closed) {
-            self.server_mut(id).login_mut().purpose = purpose;
+            self.servers[id].login_mut().purpose = purpose;
             return self.open_failed(id, CloseReason::Text(why), None, io);
         }
         let server = self.servers.remove(id);
@@ -314,7 +314,7 @@ impl<X: Exchange> Engine<X> {
         match code {
             backend::AUTHENTICATION => {
                 let is_trusted = self.config.global.server_tls_sslmode == SslMode::VerifyFull;
-                let server = &mut *self.servers[id];
+                let server = &mut self.servers[id];
                 let view = self.pools.get(server.pool);
                 let settings = &view.expect("a worker knows its servers' pools").settings;
                 let login = server.login_mut();
@@ -324,21 +324,19 @@ impl<X: Exchange> Engine<X> {
             backend::PARAMETER_STATUS => self.learn_parameter(id, body, io),
             backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
                 Ok(key) => {
-                    let server = self.server_mut(id);
+                    let server = &mut self.servers[id];
                     server.key = CancelKey { pid: key.pid, secret: key.secret.into() };
                     Step::Continue
                 }
                 Err(error) => Step::Failed(error.to_string()),
             },
             backend::READY_FOR_QUERY
-                if matches!(self.server_mut(id).login_mut().stage, LoginStage::Authenticated) =>
+                if matches!(self.servers[id].login_mut().stage, LoginStage::Authenticated) =>
             {
                 self.begin_connect_query(id, io)
             }
             backend::NOTICE => Step::Continue,
-            backend::NEGOTIATE_PROTOCOL_VERSION => {
-                negotiated(self.server_mut(id).login_mut(), body)
-            }
+            backend::NEGOTIATE_PROTOCOL_VERSION => negotiated(self.servers[id].login_mut(), body),
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => Step::Refused(error),
                 Err(error) => Step::Failed(error.to_string()),
@@ -356,12 +354,12 @@ impl<X: Exchange> Engine<X> {
         match ParameterStatus::decode(body) {
             Ok(status) => {
                 let names = self.names.clone();
-                let login = self.server_mut(id).login_mut();
+                let login = self.servers[id].login_mut();
                 if status.name == state_report::NAME {
                     // Clients never see this parameter.
                     login.hear_state(status.value);
                     if login.asks_report && !state_report::is_sound(status.value) {
-                        let pool = self.server(id).pool;
+                        let pool = self.servers[id].pool;
                         self.view(pool).note_bad_report(io);
                     }
                     return Step::Continue;
@@ -430,7 +428,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(refusals) = refusals {
             self.logins_work_again(pool, &refusals, io);
         }
-        let server = self.server_mut(id);
+        let server = &mut self.servers[id];
         server.vars = welcome.vars.clone();
         server.welcome = welcome;
         server.own_keys = own_keys;
@@ -459,7 +457,7 @@ impl<X: Exchange> Engine<X> {
         rest: &[u8],
         io: &mut impl Io<X>,
     ) {
-        let pool = self.server(id).pool;
+        let pool = self.servers[id].pool;
         pair::part(&mut self.clients[client], &mut self.servers[id]);
         if challenged {
             self.begin_use(id, rest, io);
@@ -480,7 +478,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn begin_use(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
-        let pool = self.server(id).pool;
+        let pool = self.servers[id].pool;
         if rest.is_empty() {
             self.place(id, io);
         } else {

@@ -30,10 +30,10 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let pool = self.server(on).pool;
-        remark_own_keys(id, self.client(id), self.settings(pool), io);
+        let pool = self.servers[on].pool;
+        remark_own_keys(id, &self.clients[id], self.settings(pool), io);
         self.disconnect(id, no_keys(), io);
-        self.server_mut(on).phase.unpark();
+        self.servers[on].phase.unpark();
         self.place(on, io);
         Readable::NotYet
     }

@@ -18,7 +18,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn place_one(&mut self, id: ServerId, is_ours: bool, io: &mut impl Io<X>) {
         let now = io.now();
         let worker = self.worker;
-        let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.server(id);
+        let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.servers[id];
         // After its login, a server serves its own pool for some time: the login was expensive.
         let is_ours = is_ours || now.saturating_sub(opened_at) < TURN;
         let may_return = !self.has_successor;

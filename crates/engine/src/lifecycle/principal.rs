@@ -60,8 +60,8 @@ impl<X: Exchange> Engine<X> {
             self.work.push_back(Work::Open(pool));
         }
         let Some(parked) = parked else { return self.enter_checked(id, pool, io) };
-        let serial = self.client(id).serial;
-        self.client_mut(id).login_mut().step = LoginStep::PrincipalCheck;
+        let serial = self.clients[id].serial;
+        self.clients[id].login_mut().step = LoginStep::PrincipalCheck;
         let on = self.attach(parked, io);
         self.ask_principal(on, Some(Newcomer { client: id, serial, pool }), io);
     }
@@ -73,17 +73,17 @@ impl<X: Exchange> Engine<X> {
         newcomer: Option<Newcomer>,
         io: &mut impl Io<X>,
     ) {
-        let settings = self.settings(self.server(on).pool);
+        let settings = self.settings(self.servers[on].pool);
         let sql = question(settings.login_user(), settings.database_name());
         let question = PrincipalQuestion { answer: Some(Box::default()), newcomer };
         let step = Preparation::TellPrincipal(Box::new(question));
-        self.server_mut(on).phase.prepare(step);
+        self.servers[on].phase.prepare(step);
         self.send_own_query(on, &sql, io);
     }
 
     /// Reads the completed answer.
     pub(crate) fn principal_told(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let error = server.own_error.take();
         let newcomer = server.phase.end_question();
         let Some((answer, newcomer)) = newcomer else { return };
@@ -95,7 +95,7 @@ impl<X: Exchange> Engine<X> {
         if is_changed {
             self.principal_changed(pool, io);
         }
-        match self.server(on).doomed {
+        match self.servers[on].doomed {
             Some(reason) => self.close_server(on, reason, io),
             None => self.place(on, io),
         }
@@ -109,7 +109,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let (pool, opened_at) = (server.pool, server.times.opened_at);
         let newcomer = server.phase.end_question().and_then(|(_, newcomer)| newcomer);
         self.exchange.pool(pool, |pool| pool.ask_another(opened_at, io.now()));
@@ -195,13 +195,13 @@ impl<X: Exchange> Engine<X> {
     /// Would this server run the client's statements as another role than it has logged in as?
     #[inline]
     pub(crate) fn has_another_role(&mut self, id: ClientId, on: ServerId) -> bool {
-        let (client, server) = (self.client(id), self.server(on));
+        let (client, server) = (&self.clients[id], &*self.servers[on]);
         let (pool, logged_in_with) = (client.pool, client.role_changes);
         let now = match pool {
             Some(pool) if pool != server.pool => self.role_changes_of(pool),
             Some(_) | None => role_changes(server.epoch),
         };
-        now != logged_in_with && self.client(id).is_welcomed()
+        now != logged_in_with && self.clients[id].is_welcomed()
     }
 
     /// Asks the pool itself: this worker may not have heard yet what another one has found out.
@@ -220,7 +220,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Readable {
         self.disconnect(id, CloseReason::RoleChanged, io);
-        self.server_mut(on).phase.unpark();
+        self.servers[on].phase.unpark();
         self.place(on, io);
         Readable::NotYet
     }

@@ -32,7 +32,7 @@ impl<X: Exchange> Engine<X> {
         let reserved = self.exchange.pool(pool, Pool::reserve_own);
         if reserved && self.take_seat(pool, io) {
             let waiter = Waiter::served(id, pool, io.now());
-            self.client_mut(id).phase.prepare(waiter);
+            self.clients[id].phase.prepare(waiter);
             self.connect_server(pool, Some(ServerPurpose::Replication { client: id }), io);
         } else {
             // The server that the client gets later is replaced.
@@ -42,8 +42,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Replaces the server that the client got in its turn by one of its own.
     pub(crate) fn replace_by_own(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let served = Waiter::served(id, self.server(on).pool, io.now());
-        self.client_mut(id).phase.prepare(served);
+        let served = Waiter::served(id, self.servers[on].pool, io.now());
+        self.clients[id].phase.prepare(served);
         let purpose = ServerPurpose::Replication { client: id };
         self.replace_server(on, CloseReason::Evicted, purpose, io);
     }
@@ -59,10 +59,10 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let now = io.now();
-        let (pool, epoch) = (self.server(on).pool, self.server(on).epoch);
+        let (pool, epoch) = (self.servers[on].pool, self.servers[on].epoch);
         self.exchange.pool(pool, |pool| pool.opened(epoch));
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let since = client.phase.prepared_since().unwrap_or(now);
         server.replication = client.replication.as_ref().map(|asked| asked.kind);
         server.vars = welcome.vars.clone();

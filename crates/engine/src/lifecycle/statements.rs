@@ -29,13 +29,13 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let wanted = self.client(id).vars.clone();
-        let there = self.server(on).vars.clone();
+        let wanted = self.clients[id].vars.clone();
+        let there = self.servers[on].vars.clone();
         let mut missing = wanted.prepared.without(&there.prepared).peekable();
         if missing.peek().is_none() {
             return self.ready(id, on, io);
         }
-        self.server_mut(on).phase.prepare(Preparation::Statements);
+        self.servers[on].phase.prepare(Preparation::Statements);
         self.send_own_queries(on, missing.map(|one| &*one.value), io);
         Readable::NotYet
     }

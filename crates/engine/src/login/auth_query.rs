@@ -107,7 +107,7 @@ impl<X: Exchange> Engine<X> {
     /// Asks PostgreSQL about the client's user, if the configuration says so.
     pub(crate) fn ask_about_user(&mut self, id: ClientId, io: &mut impl Io<X>) -> Option<Step> {
         let now = io.now();
-        let ClientPhase::Login(login) = &*self.client(id).phase else { return None };
+        let ClientPhase::Login(login) = &*self.clients[id].phase else { return None };
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
         let is_console = is_console(&self.config, database);
@@ -117,7 +117,7 @@ impl<X: Exchange> Engine<X> {
                 .is_some_and(|entry| entry.auth_user.as_deref().is_some_and(|it| !it.is_empty()));
             if asks {
                 let why = "PAM can't be used together with database authentication";
-                remark(id, self.client(id), Weight::Error, why, io);
+                remark(id, &self.clients[id], Weight::Error, why, io);
                 return Some(Step::Refuse(CONFIG_ERROR.into()));
             }
         }
@@ -125,7 +125,7 @@ impl<X: Exchange> Engine<X> {
         let entry = question.database.as_deref().and_then(|name| self.config.database(name));
         let Some(entry) = entry else {
             let why = format!("authentication database \"{}\" is not configured.", question.shown);
-            remark(id, self.client(id), Weight::Error, &why, io);
+            remark(id, &self.clients[id], Weight::Error, &why, io);
             return Some(Step::Refuse(CONFIG_ERROR.into()));
         };
         let key = PoolKey {
@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
         }
         let pool = self.pool_without_primary(pool).unwrap_or(pool);
         let asking = Asking { pool, query: question.query.into(), waiter: None };
-        self.client_mut(id).login_mut().step = LoginStep::Asking(asking);
+        self.clients[id].login_mut().step = LoginStep::Asking(asking);
         let worker = self.worker;
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, io);
@@ -154,7 +154,7 @@ impl<X: Exchange> Engine<X> {
                 self.ask_on(id, server, io);
             }
             Grant::Queued { ticket, open } => {
-                let LoginStep::Asking(asking) = &mut self.client_mut(id).login_mut().step else {
+                let LoginStep::Asking(asking) = &mut self.clients[id].login_mut().step else {
                     return;
                 };
                 let since = asking.waiter.map_or(io.now(), |waiter| waiter.since);
@@ -165,7 +165,7 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             Grant::Refused(error) => {
-                let LoginStep::Asking(asking) = &self.client_mut(id).login_mut().step else {
+                let LoginStep::Asking(asking) = &self.clients[id].login_mut().step else {
                     return;
                 };
                 let pool = asking.pool;
@@ -186,18 +186,18 @@ impl<X: Exchange> Engine<X> {
     /// Asks on this server. Settings that a client has left on it are undone first.
     pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let LoginStep::Asking(asking) = &mut self.client_mut(id).login_mut().step else { return };
+        let LoginStep::Asking(asking) = &mut self.clients[id].login_mut().step else { return };
         let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
         let server = &mut self.servers[on];
         pair::link(id, &mut self.clients[id], on, server);
         let pool = server.pool;
         self.view(pool).assigned(now.saturating_sub(since));
-        let server = self.server(on);
+        let server = &self.servers[on];
         let at_login = &server.welcome.vars;
         let present = Present { vars: &server.vars, at_login, defaults: &[], given: Slots::ALL };
         match at_login.difference(&present, &self.names, Order::WhoFirst) {
             Some(sql) => {
-                self.server_mut(on).phase.prepare(Preparation::Restore);
+                self.servers[on].phase.prepare(Preparation::Restore);
                 self.send_own_query(on, &sql, io);
             }
             None => self.send_question(id, on, io),
@@ -206,7 +206,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues after the server was asked to undo the settings.
     pub(crate) fn restored(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let Some(id) = server.client else { return };
         match server.own_error.take() {
             None => {
@@ -222,7 +222,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn send_question(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         let LoginStep::Asking(asking) = &login.step else { return };
         let mut out = Vec::new();
         let mut steps = Vec::new();
@@ -237,7 +237,7 @@ impl<X: Exchange> Engine<X> {
         frontend::describe_portal(&mut out, b"");
         frontend::execute(&mut out, b"", 0);
         frontend::sync(&mut out);
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         server.phase.prepare(Preparation::Ask(Some(Box::default())));
         server.own_error = None;
         server.times.asked_at = io.now();
@@ -249,7 +249,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Reads the completed reply.
     pub(crate) fn answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let error = server.own_error.take();
         let auth_answer: AuthAnswer = server
             .phase
@@ -271,7 +271,7 @@ impl<X: Exchange> Engine<X> {
         match answer {
             Err(_) => self.disconnect(id, CONFIG_ERROR, io),
             Ok(None) => {
-                log_login_failed(id, self.client_mut(id).login_mut(), io);
+                log_login_failed(id, self.clients[id].login_mut(), io);
                 self.disconnect(id, OwnError::new(Cause::Password, "no such user"), io);
             }
             Ok(Some(found)) => self.found(id, found, io),
@@ -282,7 +282,7 @@ impl<X: Exchange> Engine<X> {
     fn found(&mut self, id: ClientId, found: Found, io: &mut impl Io<X>) {
         let Found { user, secret } = found;
         let credential = self.credentials.of_secret(&user, secret.as_deref());
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         login.asked = true;
         if login.requested.user != user {
             let database = login.requested.database.clone();

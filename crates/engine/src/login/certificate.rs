@@ -18,7 +18,7 @@ impl<X: Exchange> Engine<X> {
         map: Option<&IdentMap>,
         io: &mut impl Io<X>,
     ) -> Step {
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         let trouble = trouble(login, name, map);
         if let Some(message) = &trouble {
             let Identity { database, user } = &*login.requested;

@@ -23,7 +23,7 @@ impl<X: Exchange> Engine<X> {
     /// May the proof that has arrived be checked now? If not, it is checked later, and nothing is
     /// read from the client until then.
     pub(super) fn may_be_judged(&mut self, id: ClientId, now: Micros) -> bool {
-        let step = &self.client_mut(id).login_mut().step;
+        let step = &self.clients[id].login_mut().step;
         // The first message of SASL has no proof.
         let is_proof =
             step.awaits() == Awaited::Password && !matches!(step, LoginStep::ExpectSaslInitial(_));
@@ -34,7 +34,7 @@ impl<X: Exchange> Engine<X> {
         let ClientPhase::Login(login) = &*self.clients[id].phase else { return true };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         let may = self.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
-        self.client_mut(id).login_mut().held = !may;
+        self.clients[id].login_mut().held = !may;
         may
     }
 
@@ -50,14 +50,14 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn judge_held(&mut self, io: &mut impl Io<X>) {
         let is_held =
             |phase: &ClientPhase| matches!(phase, ClientPhase::Login(login) if login.held);
-        let held = self.clients.iter().filter(|(_, client)| is_held(&*client.phase));
+        let held = self.clients.iter().filter(|(_, client)| is_held(&client.phase));
         let mut held: Vec<_> = held.map(|(id, client)| (client.serial, id)).collect();
         held.sort_unstable();
         for (serial, id) in held {
-            self.client_mut(id).login_mut().held = false;
+            self.clients[id].login_mut().held = false;
             self.go_on_login(id, Step::Continue, io);
             let is_there = self.clients.get(id).is_some_and(|client| client.serial == serial);
-            if is_there && !is_held(&*self.clients[id].phase) {
+            if is_there && !is_held(&self.clients[id].phase) {
                 // Messages that it has sent meanwhile are still unread.
                 io.resume_client(id);
             }

@@ -38,7 +38,7 @@ const SUPERUSER: (&[u8], &[u8]) = (b"is_superuser", b"on");
 impl<X: Exchange> Engine<X> {
     /// Checks the client's password.
     pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         let requested = login.requested.clone();
         let config = self.config.clone();
         let database = match is_console(&self.config, &requested.database) {
@@ -49,12 +49,12 @@ impl<X: Exchange> Engine<X> {
             return Step::Refuse(no_database(database));
         };
         if self.is_proven(pool, password) {
-            return match self.client(id).wants_console(&self.config) {
+            return match self.clients[id].wants_console(&self.config) {
                 true => self.prove_again(id, pool, password, io),
                 false => self.authenticated(id, io),
             };
         }
-        self.client_mut(id).login_mut().begin_proof(pool, password);
+        self.clients[id].login_mut().begin_proof(pool, password);
         if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
             self.connect_proof(id, io);
         } else {
@@ -75,10 +75,10 @@ impl<X: Exchange> Engine<X> {
     ) -> Step {
         let worker = self.worker;
         if let Some(idle) = self.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
-            self.client_mut(id).login_mut().begin_proof(pool, password);
+            self.clients[id].login_mut().begin_proof(pool, password);
             self.prove_soon(id, idle, io);
         } else if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
-            self.client_mut(id).login_mut().begin_proof(pool, password);
+            self.clients[id].login_mut().begin_proof(pool, password);
             self.connect_proof(id, io);
         } else {
             return self.authenticated(id, io);
@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server that was opened for it has proven the client's password.
     pub(crate) fn proven(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        if !self.client(id).wants_console(&self.config) {
+        if !self.clients[id].wants_console(&self.config) {
             return self.enter_pool(id, pool, io);
         }
         self.admit(id, io);
@@ -107,8 +107,8 @@ impl<X: Exchange> Engine<X> {
             // The user may also have lost the right to connect to the database.
             if judges_user(error) || matches!(error.sqlstate(), b"42501" | b"3D000" | b"55000") {
                 self.exchange.pool(pool, |pool| pool.proven = None);
-            } else if self.client(id).wants_console(&self.config) {
-                let serial = self.client(id).serial;
+            } else if self.clients[id].wants_console(&self.config) {
+                let serial = self.clients[id].serial;
                 return self.work.push_back(Work::Admit { client: id, serial });
             }
         }
@@ -145,7 +145,7 @@ impl<X: Exchange> Engine<X> {
         match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => self.prove_soon(id, server, io),
             Grant::Queued { ticket, open } => {
-                if let LoginStep::Proving(proving) = &mut self.client_mut(id).login_mut().step {
+                if let LoginStep::Proving(proving) = &mut self.clients[id].login_mut().step {
                     let pool = proving.pool;
                     proving.waiter = Some(Waiter { client: id, pool, ticket, since: now });
                 }
@@ -160,18 +160,18 @@ impl<X: Exchange> Engine<X> {
 
     fn prove_soon(&mut self, id: ClientId, server: Parked<X::Transport>, io: &mut impl Io<X>) {
         let on = self.attach(server, io);
-        let serial = self.server(on).serial;
+        let serial = self.servers[on].serial;
         self.work.push_back(Work::Prove { server: on, serial, client: id });
     }
 
     /// Continues with the server that the client got in its turn. If the same password was proven
     /// meanwhile, the server is placed again. Otherwise the login replaces it.
     pub(crate) fn prove_by(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let LoginStep::Proving(proving) = &mut self.client_mut(id).login_mut().step else { return };
+        let LoginStep::Proving(proving) = &mut self.clients[id].login_mut().step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
-        if !self.client(id).wants_console(&self.config) && self.is_proven(pool, &password) {
-            self.server_mut(on).phase.unpark();
+        if !self.clients[id].wants_console(&self.config) && self.is_proven(pool, &password) {
+            self.servers[on].phase.unpark();
             // The server is placed first, so the client may find it in the pool.
             self.place(on, io);
             io.resume_client(id);
@@ -183,7 +183,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Opens the login, whose place and seat are taken.
     fn connect_proof(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let LoginStep::Proving(proving) = &mut self.client_mut(id).login_mut().step else { return };
+        let LoginStep::Proving(proving) = &mut self.clients[id].login_mut().step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, std::mem::take(&mut proving.password));
         let purpose = ServerPurpose::Proof { client: id, password };

@@ -32,7 +32,7 @@ impl<X: Exchange> Engine<X> {
                 let mut out = Vec::new();
                 backend::authentication_sasl_continue(&mut out, &reply);
                 io.send_client(id, &out);
-                self.client_mut(id).login_mut().step = LoginStep::ExpectSaslResponse(server);
+                self.clients[id].login_mut().step = LoginStep::ExpectSaslResponse(server);
                 Step::Continue
             }
             Err(error) => self.sasl_failed(id, error, io),
@@ -50,7 +50,7 @@ impl<X: Exchange> Engine<X> {
             Ok(finished) => finished,
             Err(error) => return self.sasl_failed(id, error, io),
         };
-        let Some(credential) = self.client_mut(id).login_mut().credential.clone() else {
+        let Some(credential) = self.clients[id].login_mut().credential.clone() else {
             return self.sasl_failed(id, ScramError::Proof, io);
         };
         let mut out = Vec::new();
@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
             // The key that the proof revealed also logs the user in to servers.
             let (client_key, server_key) = (finished.client_key, verifier.server_key);
             let keys = scram::ScramKeys { client_key, server_key };
-            self.client_mut(id).login_mut().proven = Some(Box::new(ServerSecret::Scram(keys)));
+            self.clients[id].login_mut().proven = Some(Box::new(ServerSecret::Scram(keys)));
         }
         self.authenticated(id, io)
     }
@@ -84,7 +84,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Keeps what the client's proof revealed, to open servers of the pool.
     pub(super) fn learn_proof(&mut self, id: ClientId, pool: PoolId) {
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         if let Some(server_secret) = login.proven.take() {
             let requested = login.requested.clone();
             self.learn(pool, &requested.user, *server_secret);
@@ -93,7 +93,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Keeps the secret that `auth_query` returned, to open servers of the pool.
     pub(super) fn learn_answer(&mut self, id: ClientId, pool: PoolId) {
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         let Some(credential) = login.credential.clone().filter(|_| login.asked) else { return };
         let user = &login.requested.clone().user;
         match &credential.secret {
@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
             | ScramError::ChannelBindingDowngrade
             | ScramError::ChannelBindingMismatch
             | ScramError::Mechanism => return self.refuse_proof(id, error.to_string().into(), now),
-            ScramError::Proof => remark(id, self.client(id), Weight::Error, PASSWORD_FAILED, io),
+            ScramError::Proof => remark(id, &self.clients[id], Weight::Error, PASSWORD_FAILED, io),
             ScramError::Iterations(_)
             | ScramError::Malformed { .. }
             | ScramError::MandatoryExtension
@@ -149,7 +149,7 @@ impl<X: Exchange> Engine<X> {
             | ScramError::OutOfOrder
             | ScramError::Refused(_)
             | ScramError::ServerSignature => {
-                remark(id, self.client(id), Weight::Error, &error.to_string(), io)
+                remark(id, &self.clients[id], Weight::Error, &error.to_string(), io)
             }
         }
         self.refuse_proof(id, OwnError::new(Cause::Password, SASL_FAILED), now)

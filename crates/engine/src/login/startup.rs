@@ -66,7 +66,7 @@ impl<X: Exchange> Engine<X> {
         packet: &StartupPacket<'_>,
         io: &mut impl Io<X>,
     ) -> Result<(), OwnError<'static>> {
-        let peer = &self.client_mut(id).login_mut().peer;
+        let peer = &self.clients[id].login_mut().peer;
         let is_bare = peer.secured.is_none() && !peer.local;
         if is_bare && self.config.global.client_tls_sslmode.is_required() {
             return Err("SSL required".into());
@@ -115,17 +115,17 @@ impl<X: Exchange> Engine<X> {
                 "no more connections allowed (max_client_conn)",
             ));
         }
-        negotiate(id, self.client_mut(id), packet, io);
+        negotiate(id, &mut self.clients[id], packet, io);
         if let Err(why) = known_as {
             self.uncount_client(id, &identity);
-            remark(id, self.client(id), Weight::Error, why, io);
+            remark(id, &self.clients[id], Weight::Error, why, io);
             return Err("bouncer config error".into());
         }
         let replication_kind = replication.as_ref().map(|asked| asked.kind);
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::LoginAttempt { client: id, name, replication: replication_kind });
-        self.client_mut(id).identity = identity.clone();
-        let login = self.client_mut(id).login_mut();
+        self.clients[id].identity = identity.clone();
+        let login = self.clients[id].login_mut();
         login.vars = vars;
         login.replication = replication;
         login.requested = requested;
@@ -134,14 +134,14 @@ impl<X: Exchange> Engine<X> {
 
     /// Counts the client until it leaves, even if it is refused.
     fn count_client(&mut self, id: ClientId, identity: &Identity) -> ClientCounts {
-        self.client_mut(id).counted = true;
+        self.clients[id].counted = true;
         self.exchange.limits(|limits| limits.client_came(identity))
     }
 
     /// Ends counting a client that is refused before its identity is known.
     #[cold]
     fn uncount_client(&mut self, id: ClientId, identity: &Identity) {
-        if std::mem::take(&mut self.client_mut(id).counted) {
+        if std::mem::take(&mut self.clients[id].counted) {
             self.exchange.limits(|limits| limits.client_left(identity));
         }
     }
@@ -155,7 +155,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         identity: Arc<Identity>,
     ) -> Result<(), OwnError<'static>> {
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         let before = std::mem::replace(&mut client.identity, identity.clone());
         if !client.counted {
             return Ok(());

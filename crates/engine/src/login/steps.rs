@@ -61,7 +61,7 @@ pub(crate) enum Step {
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        self.client_mut(id).login_mut().buffer.extend_from_slice(bytes);
+        self.clients[id].login_mut().buffer.extend_from_slice(bytes);
         self.go_on_login(id, Step::Continue, io);
     }
 
@@ -76,7 +76,7 @@ impl<X: Exchange> Engine<X> {
                     return self.drop_client(id, Leaving::Unanswered(why), io);
                 }
             }
-            step = match self.client_mut(id).login_mut().step.awaits() {
+            step = match self.clients[id].login_mut().step.awaits() {
                 Awaited::Startup => self.startup_step(id, io),
                 Awaited::Password => self.password_step(id, io),
                 Awaited::Answer => Step::Wait,
@@ -137,7 +137,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Finds the user's credential, and challenges the client.
     fn begin_challenge(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
         if login.peer.same_user && user == "pgbouncer" && is_console(&self.config, database) {
@@ -145,12 +145,12 @@ impl<X: Exchange> Engine<X> {
             return self.enter_console(id, true, io);
         }
         if self.config.access == AccessPolicy::ProvenByServer {
-            if !self.client_mut(id).login_mut().peer.loopback {
+            if !self.clients[id].login_mut().peer.loopback {
                 return Step::Refuse(OwnError::new(Cause::Rule, "login rejected"));
             }
             let mut out = Vec::new();
             backend::authentication_cleartext(&mut out);
-            let login = self.client_mut(id).login_mut();
+            let login = self.clients[id].login_mut();
             (login.step, login.challenged_at) = (LoginStep::ExpectCleartext, io.now());
             io.send_client(id, &out);
             return Step::Continue;
@@ -173,14 +173,14 @@ impl<X: Exchange> Engine<X> {
         credential: Option<Arc<Credential>>,
         io: &mut impl Io<X>,
     ) -> Step {
-        self.client_mut(id).login_mut().credential.clone_from(&credential);
+        self.clients[id].login_mut().credential.clone_from(&credential);
         let mut out = Vec::new();
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
         let kind = login.replication.as_ref().map(|asked| asked.kind);
         let alias = console::other_name(&self.config, database);
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         let visitor = Visitor {
             address: login.peer.rule_address(),
             tls: login.peer.secured.is_some(),
@@ -196,7 +196,7 @@ impl<X: Exchange> Engine<X> {
         let step = match challenge {
             Challenge::None => return self.authenticated(id, io),
             Challenge::Refused(why) => return Step::Refuse(why),
-            Challenge::Peer(map) => return check_peer(id, self.client_mut(id), map, io),
+            Challenge::Peer(map) => return check_peer(id, &mut self.clients[id], map, io),
             Challenge::Cert(name, map) => {
                 return self.check_certificate(id, name, map.as_deref(), io);
             }
@@ -223,14 +223,14 @@ impl<X: Exchange> Engine<X> {
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
                 let mut server = ScramServer::new(verifier, nonce);
-                if let Some(secured) = &self.client_mut(id).login_mut().peer.secured {
+                if let Some(secured) = &self.clients[id].login_mut().peer.secured {
                     server = server.bound_to(&secured.end_point);
                 }
                 backend::authentication_sasl(&mut out, server.mechanisms());
                 LoginStep::ExpectSaslInitial(server)
             }
         };
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         (login.step, login.challenged_at) = (step, io.now());
         io.send_client(id, &out);
         Step::Continue
@@ -238,7 +238,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Reads one message of the client's reply to the challenge.
     fn password_step(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         if login.buffer.first() == Some(&0) {
             return match login.buffer.len() < startup::PACKET_LEN_MIN {
                 true => Step::Wait,
@@ -266,7 +266,7 @@ impl<X: Exchange> Engine<X> {
         if !self.may_be_judged(id, io.now()) {
             return Step::Wait;
         }
-        let login = self.client_mut(id).login_mut();
+        let login = self.clients[id].login_mut();
         let rest = login.buffer.split_off(header.total);
         let message = std::mem::replace(&mut login.buffer, rest);
         let mut body = &message[HEADER_LEN..];
@@ -280,10 +280,10 @@ impl<X: Exchange> Engine<X> {
         match std::mem::take(&mut login.step) {
             LoginStep::ExpectCleartext => self.cleartext(id, body, io),
             LoginStep::ExpectJudged(judge) => {
-                check_password(id, self.client_mut(id), judge, body, io)
+                check_password(id, &mut self.clients[id], judge, body, io)
             }
             LoginStep::ExpectMd5 { salt } => {
-                let login = self.client_mut(id).login_mut();
+                let login = self.clients[id].login_mut();
                 let accepted = login
                     .credential
                     .as_ref()
@@ -340,7 +340,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues with an authenticated client: to the console or to a pool.
     pub(crate) fn authenticated(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let requested = self.client_mut(id).login_mut().requested.clone();
+        let requested = self.clients[id].login_mut().requested.clone();
         let Identity { database, user } = &*requested;
         if is_console(&self.config, database) {
             let is_superuser =
@@ -351,7 +351,7 @@ impl<X: Exchange> Engine<X> {
             };
         }
         let Some(pool) = self.find_pool(database, user) else {
-            log_login_failed(id, self.client_mut(id).login_mut(), io);
+            log_login_failed(id, self.clients[id].login_mut(), io);
             return Step::Refuse(no_database(database));
         };
         self.remark_autodb(id, pool, io);
@@ -371,7 +371,7 @@ impl<X: Exchange> Engine<X> {
         if self.exchange.pool(pool, |pool| pool.own_keys)
             && !may_use_keys(&self.config, self.settings(pool), user)
         {
-            remark_own_keys(id, self.client(id), self.settings(pool), io);
+            remark_own_keys(id, &self.clients[id], self.settings(pool), io);
             return Step::Refuse(no_keys());
         }
         self.enter_pool(id, pool, io);
@@ -383,7 +383,7 @@ impl<X: Exchange> Engine<X> {
     /// opened first: PostgreSQL may have been upgraded or promoted since the last one.
     pub(crate) fn enter_pool_at_once(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let view_identity = self.view(pool).identity.clone();
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         let login = client.phase.leave_login();
         // A client may send messages before its welcome, though few do.
         client.stream.held = login.buffer.into();
@@ -393,7 +393,7 @@ impl<X: Exchange> Engine<X> {
         let replicates = client.replication.is_some();
         client.pool = Some(pool);
         self.stats(pool).logins += 1;
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         if *client.identity == *view_identity {
             client.identity = view_identity;
         }
@@ -401,7 +401,7 @@ impl<X: Exchange> Engine<X> {
             pool.enter();
             (pool.current_welcome(), pool.role_changes())
         });
-        self.client_mut(id).role_changes = role_changes;
+        self.clients[id].role_changes = role_changes;
         if replicates {
             self.link_own(id, pool, io);
         } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
@@ -411,7 +411,7 @@ impl<X: Exchange> Engine<X> {
             if self.hand_off(id, pool, &welcome, io) {
                 return;
             }
-            if !self.client(id).stream.holds_message() {
+            if !self.clients[id].stream.holds_message() {
                 io.resume_client(id);
             } else if self.link(id, io) == Readable::Now {
                 self.go_on(id, io);

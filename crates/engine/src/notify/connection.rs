@@ -99,7 +99,7 @@ impl<X: Exchange> Engine<X> {
                 continue;
             };
             let server = *server;
-            let Server { epoch, doomed, .. } = *self.server(server);
+            let Server { epoch, doomed, .. } = *self.servers[server];
             let unfit = self.exchange.pool(pool, |pool| unfit_to_listen(pool, epoch));
             if let Some(why) = doomed.or(unfit) {
                 self.lose_server(server, why, io);
@@ -195,7 +195,7 @@ impl<X: Exchange> Engine<X> {
         for byte in random {
             let _ = write!(mark, "{byte:02x}");
         }
-        let server = self.server_mut(id);
+        let server = &mut self.servers[id];
         server.phase.listen();
         server.vars = welcome.vars.clone();
         server.welcome = Arc::new(welcome);
@@ -219,7 +219,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues after the listener's replies to LISTEN and UNLISTEN.
     pub(crate) fn listener_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let pool = server.pool;
         if server.own_error.take().is_some() {
             self.lose_server(on, CloseReason::ListenRefused, io);
@@ -261,7 +261,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Sends notifications from the listener to each worker, once for all its clients.
     pub(crate) fn spread(&mut self, on: ServerId, bodies: &[Arc<[u8]>]) {
-        let pool = self.server(on).pool;
+        let pool = self.servers[on].pool;
         for body in bodies {
             let Ok(said) = NotificationResponse::decode(body) else { continue };
             let Some(listener) = self.listeners.get_mut(&pool) else { return };

@@ -49,13 +49,13 @@ impl<X: Exchange> Engine<X> {
     /// stay on the server: the listener does not have them yet, or cannot listen for this client.
     pub(crate) fn hears_on(&mut self, id: ClientId, there: &Carried) -> bool {
         let moves = self.follow_channels(id);
-        moves || there.without(&self.client(id).vars.channels).next().is_some()
+        moves || there.without(&self.clients[id].vars.channels).next().is_some()
     }
 
     /// Takes the channels over, and nothing else of the session.
     pub(crate) fn take_channels(&mut self, id: ClientId, on: ServerId, left: &Left) {
         let Some(there) = &left.channels else { return };
-        let channels = portable_channels(self.client(id), self.server(on), there, left.pins);
+        let channels = portable_channels(&self.clients[id], &self.servers[on], there, left.pins);
         let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
         for vars in [&mut client.vars, &mut server.vars] {
             vars.change(|vars| vars.channels = channels.clone());
@@ -132,7 +132,7 @@ impl<X: Exchange> Engine<X> {
         begin.push(b',');
         quote_literal(token.as_bytes(), &mut begin);
         client.phase.hold_back(Waiter::served(id, server.pool, io.now()));
-        self.server_mut(on).phase.ask(Preparation::HandOver);
+        self.servers[on].phase.ask(Preparation::HandOver);
         // Both are sent together, so a notification in between comes before the mark or is dropped.
         let texts = [&begin[..], b"UNLISTEN *"];
         self.send_own_queries(on, texts.into_iter(), io);
@@ -171,7 +171,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Takes the server of a client if its pool is paused. The next listener hears for it.
     fn free_paused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let (client, server) = (self.client(id), self.server(on));
+        let (client, server) = (&self.clients[id], &*self.servers[on]);
         let is_free = is_between(client, server) && passes_channels(client);
         if is_free && self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Paused) {
             self.keep_client(id, on, CloseReason::Paused, io);
@@ -185,7 +185,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let failed = self.server_mut(on).own_error.take().is_some();
+        let failed = self.servers[on].own_error.take().is_some();
         let Some(own) = listening(&mut self.clients[id]) else { return Readable::Now };
         own.token = None;
         own.mark = None;
@@ -194,7 +194,7 @@ impl<X: Exchange> Engine<X> {
             own.retry_at = io.now() + RETRY;
             // The server may listen or not, so LISTEN is repeated there. The next transaction is
             // followed by another attempt.
-            self.server_mut(on).vars.change(|vars| vars.channels = Carried::default());
+            self.servers[on].vars.change(|vars| vars.channels = Carried::default());
             self.tell(id, News::Gap, io);
             return match self.clients.contains(id) {
                 true => self.prepare(id, on, io),
@@ -205,7 +205,7 @@ impl<X: Exchange> Engine<X> {
         if own.unheard {
             self.ask_listener(id);
         }
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         server.session.own().pinned = None;
         server.vars.change(|vars| vars.channels = Carried::default());
         if failed {
@@ -359,8 +359,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Sends the kept messages to the client, if that is allowed now.
     pub(crate) fn tell_untold(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let client = self.client(id);
-        if !may_be_told(client, client.server.map(|on| self.server(on))) {
+        let client = &self.clients[id];
+        if !may_be_told(client, client.server.map(|on| &*self.servers[on])) {
             return;
         }
         let Some(own) = listening(&mut self.clients[id]) else { return };
@@ -394,7 +394,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn subscriber(&self, id: ClientId) -> Subscriber {
-        Subscriber { worker: self.worker, client: id, serial: self.client(id).serial }
+        Subscriber { worker: self.worker, client: id, serial: self.clients[id].serial }
     }
 
     /// Asks the listener for all channels that the client lacks.

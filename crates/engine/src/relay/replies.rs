@@ -93,7 +93,7 @@ impl<X: Exchange> Engine<X> {
     #[inline(always)]
     fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id));
         let Some(view) = self.pools.get_mut(server.pool) else { return Passed::All };
@@ -182,7 +182,7 @@ impl<X: Exchange> Engine<X> {
     /// Applies news that concern the pool.
     #[cold]
     fn take_news(&mut self, on: ServerId, news: News, io: &mut impl Io<X>) {
-        let pool = self.server(on).pool;
+        let pool = self.servers[on].pool;
         if news.bad_report {
             self.view(pool).note_bad_report(io);
         }

@@ -111,7 +111,7 @@ enum MessageAction {
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        let Some(on) = self.client(id).server else { return };
+        let Some(on) = self.clients[id].server else { return };
         let input = Input::take(&mut self.clients[id], bytes);
         let mut preface = None;
         if self.servers[on].session.get().is_some_and(|own| own.ahead.is_some()) {
@@ -141,7 +141,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Option<Ran> {
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let view = self.pools.get_mut(server.pool)?;
         view.stats.received += input.bytes.len() as u64;
         let input = input.all();
@@ -254,7 +254,7 @@ impl<X: Exchange> Engine<X> {
     fn violated(&mut self, id: ClientId, violation: Violation, io: &mut impl Io<X>) {
         let Violation { why, error } = violation;
         if let Some(message) = error {
-            remark(id, self.client(id), Weight::Error, &message, io);
+            remark(id, &self.clients[id], Weight::Error, &message, io);
         }
         self.disconnect(id, why, io);
     }
@@ -262,13 +262,13 @@ impl<X: Exchange> Engine<X> {
     /// The client needs no server yet: it has sent part of a message, or messages that Weir answers
     /// itself. Other clients may have the server until more arrives.
     pub(crate) fn give_back_unused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server(on);
+        let server = &self.servers[on];
         let keeps = server.replication.is_some() || self.mode_of(on) == PoolMode::Session;
-        if !server.is_clean() || keeps || self.client(id).stream.is_mid_message() {
+        if !server.is_clean() || keeps || self.clients[id].stream.is_mid_message() {
             return;
         }
         // The traces were not examined while the client was in the middle of a message.
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         doubt_changed_values(&self.clients[id], server, &self.names);
         if server.has_traces() {
             return self.judge(id, on, io);

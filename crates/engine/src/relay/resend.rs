@@ -99,12 +99,12 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) -> Resend {
-        let server = self.server(on);
+        let server = &self.servers[on];
         let Some(id) = server.client else { return Resend::NotPossible };
-        if !server.may_be_replaced() || !may_resend(self.client(id), server, self.mode_of(on)) {
+        if !server.may_be_replaced() || !may_resend(&self.clients[id], server, self.mode_of(on)) {
             return Resend::NotPossible;
         }
-        let kept = self.server_mut(on).kept.as_deref_mut();
+        let kept = self.servers[on].kept.as_deref_mut();
         let request = kept.map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default();
         self.move_request(id, on, request, reason, io);
         Resend::Done
@@ -119,7 +119,7 @@ impl<X: Exchange> Engine<X> {
         request: &[u8],
         io: &mut impl Io<X>,
     ) -> Resend {
-        if !may_resend(self.client(id), self.server(on), self.mode_of(on)) {
+        if !may_resend(&self.clients[id], &self.servers[on], self.mode_of(on)) {
             return Resend::NotPossible;
         }
         self.move_request(id, on, request.to_vec(), CloseReason::Lost, io);
@@ -135,9 +135,9 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        answer_due(id, self.server_mut(on), io);
+        answer_due(id, &mut self.servers[on], io);
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let statements = &mut server.statements;
         let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.abandon(&mut |entry| {
@@ -160,7 +160,7 @@ impl<X: Exchange> Engine<X> {
     /// until the cause is known.
     pub(crate) fn hold_refused(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let Some(id) = server.client else { return };
         server.phase.ask(Preparation::Unwind);
         server.times.asked_at = now;
@@ -168,7 +168,7 @@ impl<X: Exchange> Engine<X> {
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let is_synced = refused.is_some_and(|refused| refused.end == BatchEnd::Synced);
         let waiter = Waiter::served(id, server.pool, now);
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.phase.hold_back(waiter);
         // The server discards a half-sent message, whatever its rest is. So Weir fills it up with
         // zeros and drops the client's rest, even of a CopyData after the Sync.
@@ -195,7 +195,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let now = io.now();
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let kept = &mut **server.kept.get_or_insert_default();
         let refused = Refused {
             error: changed_result(),
@@ -209,7 +209,7 @@ impl<X: Exchange> Engine<X> {
         server.times.asked_at = now;
         server.own_error = None;
         let waiter = Waiter::served(id, server.pool, now);
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.phase.hold_back(waiter);
         let own = client.extended.get_or_insert_default();
         debug_assert!(own.questions < QUESTIONS_MAX, "a Bind is held back again and again");
@@ -219,10 +219,10 @@ impl<X: Exchange> Engine<X> {
 
     /// Evicts statements, before the server gets one more.
     fn make_room(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let limit = self.settings(self.server(on).pool).max_prepared_statements;
+        let limit = self.settings(self.servers[on].pool).max_prepared_statements;
         let mut messages = Vec::new();
         let mut closed = 0;
-        while let Some(old) = self.server_mut(on).statements.evict(limit) {
+        while let Some(old) = self.servers[on].statements.evict(limit) {
             frontend::close_statement(&mut messages, &old.server_name);
             closed += 1;
         }
@@ -232,7 +232,7 @@ impl<X: Exchange> Engine<X> {
     /// The server is ready for the next message: the refused batch, if any, is over. Prepares the
     /// statement again, or its current meaning.
     pub(crate) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io<X>) {
-        let server = &*self.servers[on];
+        let server = &self.servers[on];
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
         let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
         let client = &self.clients[id];
@@ -246,7 +246,7 @@ impl<X: Exchange> Engine<X> {
         if server.statements.since(statement.id).is_none() {
             self.make_room(on, io);
         }
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let kept = server.kept.as_deref_mut();
         if let Some(used) = kept.and_then(|kept| kept.outline.uses.as_mut()) {
             used.statement = statement.clone();
@@ -272,7 +272,7 @@ impl<X: Exchange> Engine<X> {
         statement: &Statement,
         io: &mut impl Io<X>,
     ) {
-        self.server_mut(on).phase.ask(step);
+        self.servers[on].phase.ask(step);
         let mut messages = Vec::new();
         frontend::describe_statement(&mut messages, &statement.server_name);
         frontend::sync(&mut messages);
@@ -292,7 +292,7 @@ impl<X: Exchange> Engine<X> {
             let mut entry = Entry::new(*expect, Verb::Internal);
             entry.serial = self.next_serial();
             entry.statement = statement;
-            self.server_mut(on).ledger.owe(entry);
+            self.servers[on].ledger.owe(entry);
         }
         if !messages.is_empty() {
             io.send_server(on, messages);
@@ -303,7 +303,7 @@ impl<X: Exchange> Engine<X> {
     /// once more, or if it may go on with other messages.
     pub(crate) fn renewed(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let serial = self.next_serial();
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let failed = server.own_error.take().is_some();
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else {
             return Readable::NotYet;
@@ -352,7 +352,7 @@ impl<X: Exchange> Engine<X> {
                 !refused.is_lost && kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
             // A reload may have changed the server's values meanwhile.
-            return match self.server(on).is_as_prepared(self.mode_of(on)) {
+            return match self.servers[on].is_as_prepared(self.mode_of(on)) {
                 true => self.prepare(id, on, io),
                 false => self.ready(id, on, io),
             };
@@ -383,7 +383,7 @@ impl<X: Exchange> Engine<X> {
         io.resume_client(id);
         match refused.end {
             BatchEnd::Synced => self.query_done(on, io),
-            BatchEnd::Open => self.server_mut(on).ledger.skip_to_sync(),
+            BatchEnd::Open => self.servers[on].ledger.skip_to_sync(),
         }
     }
 }

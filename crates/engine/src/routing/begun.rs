@@ -58,9 +58,9 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let serial = self.client(id).serial;
+        let serial = self.clients[id].serial;
         let opening = self.sessions.of(id, serial).opening.clone();
-        self.server_mut(on).phase.prepare(Preparation::Begin);
+        self.servers[on].phase.prepare(Preparation::Begin);
         self.send_own_query(on, &opening, io);
         Readable::NotYet
     }
@@ -72,7 +72,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         server.own_error = None;
         // The texts may have set something for the transaction.
         server.context_changed = true;
@@ -80,7 +80,7 @@ impl<X: Exchange> Engine<X> {
             session.may_set = true;
         }
         let has_begun = server.status != b'I';
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.while_waiting.begins = false;
         let serial = client.serial;
         self.sessions.of(id, serial).opening = Box::default();

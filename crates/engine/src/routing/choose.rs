@@ -66,19 +66,19 @@ impl<X: Exchange> Engine<X> {
 
     /// Does the server belong to a reader's pool?
     pub(crate) fn is_reader(&self, on: ServerId) -> bool {
-        let pool = self.pools.get(self.server(on).pool);
+        let pool = self.pools.get(self.servers[on].pool);
         pool.is_some_and(|view| view.place != Place::Writer)
     }
 
     /// Reads bytes of an idle client in a pool with routing. An incomplete request is kept.
     pub(crate) fn route_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let now = io.now();
-        let Some(writer) = self.client(id).pool else { return };
+        let Some(writer) = self.clients[id].pool else { return };
         debug_assert!(
             self.exchange.pool(writer, |pool| pool.settings.routing.is_some()),
             "bytes were read from a client that has no server"
         );
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         // The rest of a message that is dropped belongs to no request.
         let bytes = &bytes[client.stream.take_body(bytes)..];
         let joined = client.stream.take_joined(bytes);
@@ -86,13 +86,13 @@ impl<X: Exchange> Engine<X> {
         let (pool, since) = match first_request(input) {
             FirstRequest::Whole(len) => match self.route(id, writer, &input[..len], io) {
                 Some((pool, since)) => (pool, since.min(now)),
-                None => return self.client_mut(id).stream.hold_rest(joined, bytes, 0),
+                None => return self.clients[id].stream.hold_rest(joined, bytes, 0),
             },
             FirstRequest::Unjudged => (self.not_routed(id, writer), now),
             FirstRequest::Partial => return client.stream.hold_rest(joined, bytes, 0),
             FirstRequest::Terminate => return self.drop_client(id, Leaving::Goodbye, io),
         };
-        self.client_mut(id).request_at = since;
+        self.clients[id].request_at = since;
         let readable = self.link_routed(id, pool, io);
         let Some(client) = self.clients.get_mut(id) else { return };
         if since < now {
@@ -115,10 +115,10 @@ impl<X: Exchange> Engine<X> {
     // Not inlined: most workers have no verdicts.
     #[inline(never)]
     pub(crate) fn kept_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        let client = self.client(id);
+        let client = &self.clients[id];
         let (pool, serial) = (client.pool, client.serial);
         let is_held = client.server.is_some_and(|on| {
-            let server = self.server(on);
+            let server = &self.servers[on];
             let is_at_rest = server.ledger.is_at_rest() && server.status == b'I';
             is_at_rest && server.keeps_only_numbers() && !self.is_reader(on)
         });
@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
     /// message is kept until the rest arrives.
     #[cold]
     pub(crate) fn route_later(&mut self, id: ClientId) {
-        let client = self.client_mut(id);
+        let client = &mut self.clients[id];
         client.await_nothing();
         if client.stream.holds_message() {
             self.work.push_back(Work::Route(id));
@@ -206,7 +206,7 @@ impl<X: Exchange> Engine<X> {
             let worker = self.worker;
             self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
         }
-        self.client_mut(id).phase.leave_queue();
+        self.clients[id].phase.leave_queue();
         self.work.push_back(Work::Route(id));
         true
     }
@@ -268,7 +268,7 @@ impl<X: Exchange> Engine<X> {
         request: &[u8],
         io: &impl Io<X>,
     ) -> Option<(PoolId, Micros)> {
-        let serial = self.client(id).serial;
+        let serial = self.clients[id].serial;
         let first = self.sessions.release(id, serial);
         let since = first.map_or_else(|| self.arrival(writer, io), |(since, _)| since);
         let is_late = self.sessions.of(id, serial).take_late();
@@ -299,7 +299,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         let node = nodes.ok().map(|drawn| self.pick(writer, drawn));
-        let place = &mut self.client_mut(id).while_waiting.reader;
+        let place = &mut self.clients[id].while_waiting.reader;
         *place = match *place {
             _ if is_fixed => ReaderPlace::Fixed,
             ReaderPlace::Left => ReaderPlace::Left,
@@ -327,7 +327,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Sends a request to the writer without judging it.
     fn not_routed(&mut self, id: ClientId, writer: PoolId) -> PoolId {
-        let serial = self.client(id).serial;
+        let serial = self.clients[id].serial;
         self.sessions.of(id, serial).expect(None);
         if let Some(routing) = self.routing_of(id) {
             routing.counts.add(Why::Long);
@@ -347,7 +347,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Choice {
         let schema = self.exchange.schema();
         let random = scatter(self.next_serial());
-        let doubted_at = self.sessions.doubted_at(id, self.client(id).serial);
+        let doubted_at = self.sessions.doubted_at(id, self.clients[id].serial);
         let (client, view) = (&self.clients[id], self.pools.get(writer));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
             return Choice::primary(Why::NoStandby, None);
@@ -404,7 +404,7 @@ impl<X: Exchange> Engine<X> {
     /// writer.
     #[cold]
     fn pool_elsewhere(&mut self, id: ClientId, full: PoolId, now: Micros) -> Option<PoolId> {
-        let client = self.client(id);
+        let client = &self.clients[id];
         let (writer, serial) = (client.pool?, client.serial);
         let Place::Reader(node) = self.view(full).place else { return None };
         let need = self.sessions.of(id, serial).need;
@@ -424,7 +424,7 @@ impl<X: Exchange> Engine<X> {
     /// node may have been lost, or may have fallen too far behind.
     pub(crate) fn is_overtaken(&mut self, id: ClientId, on: ServerId, now: Micros) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
-        let pool = self.server(on).pool;
+        let pool = self.servers[on].pool;
         if client.pool == Some(pool) {
             return false;
         }
@@ -453,12 +453,12 @@ impl<X: Exchange> Engine<X> {
                         && now.saturating_sub(waiter.since) > FULL_PATIENCE)
         };
         for id in self.clients.ids_where(has_waited) {
-            let Some(Waiter { pool, ticket, .. }) = self.client(id).wait() else { continue };
+            let Some(Waiter { pool, ticket, .. }) = self.clients[id].wait() else { continue };
             let is_over = |pool: &mut Pool<X::Transport>| {
                 pool.is_used_up() && pool.has_waited(worker, ticket, FULL_PATIENCE, now)
             };
             if self.exchange.pool(pool, is_over) {
-                self.client_mut(id).while_waiting.reader = ReaderPlace::Left;
+                self.clients[id].while_waiting.reader = ReaderPlace::Left;
                 self.leave_reader(id, pool);
             }
         }
@@ -563,20 +563,20 @@ impl<X: Exchange> Engine<X> {
     /// Links the client to a server of this pool, or of the writer if the pool refuses.
     fn link_routed(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) -> Readable {
         let now = io.now();
-        if self.client(id).pool == Some(pool) {
+        if self.clients[id].pool == Some(pool) {
             return self.link(id, io);
         }
-        let (worker, values) = (self.worker, self.client(id).digest());
-        let place = self.client(id).while_waiting.reader;
+        let (worker, values) = (self.worker, self.clients[id].digest());
+        let place = self.clients[id].while_waiting.reader;
         if place == ReaderPlace::Left {
-            self.client_mut(id).while_waiting.reader = ReaderPlace::Open;
+            self.clients[id].while_waiting.reader = ReaderPlace::Open;
         }
         match self.request_of_reader(id, pool, values, now) {
             Grant::Refused(_) | Grant::Closed(_) => self.link(id, io),
             Grant::Queued { ticket, open: false } if self.is_full(pool, place, now) => {
                 self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
                 match self.pool_elsewhere(id, pool, now) {
-                    Some(other) if self.client(id).pool != Some(other) => {
+                    Some(other) if self.clients[id].pool != Some(other) => {
                         let grant = self.request_of_reader(id, other, values, now);
                         self.take_grant(id, other, grant, now, io)
                     }

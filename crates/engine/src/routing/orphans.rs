@@ -37,18 +37,18 @@ impl<X: Exchange> Engine<X> {
         };
         let waiting = self.clients.ids_where(waits).into_iter();
         let mut waiting: Vec<_> =
-            waiting.filter_map(|id| Some((self.client(id).wait()?.ticket, id))).collect();
+            waiting.filter_map(|id| Some((self.clients[id].wait()?.ticket, id))).collect();
         waiting.sort_unstable_by_key(|(ticket, _)| *ticket);
         let worker = self.worker;
         for (_, id) in waiting {
-            let client = self.client(id);
+            let client = &self.clients[id];
             let (serial, Some(Waiter { ticket, since, .. })) = (client.serial, client.wait())
             else {
                 continue;
             };
             self.sessions.judge_without_primary(id, serial, since);
             self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
-            self.client_mut(id).phase.leave_queue();
+            self.clients[id].phase.leave_queue();
             self.work.push_back(Work::Route(id));
         }
     }

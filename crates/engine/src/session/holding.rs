@@ -26,11 +26,11 @@ impl<X: Exchange> Engine<X> {
         let held =
             clients.filter_map(|(id, client)| Some((id, self.held_too_long(client, io.now())?)));
         for (id, on) in held.collect::<Vec<_>>() {
-            let server = self.server(on);
+            let server = &self.servers[on];
             let (pool, epoch) = (server.pool, server.epoch);
             let is_leaving = server.doomed.is_some() || self.drain.is_some();
             if is_leaving || self.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
-                let server = &mut *self.servers[on];
+                let server = &mut self.servers[on];
                 if let Some(view) = self.pools.get_mut(pool) {
                     end_hold(server, view);
                 }
@@ -60,13 +60,13 @@ impl<X: Exchange> Engine<X> {
     /// keeps it only because it may ask for a drawn number. The client loses that number and nothing
     /// else, so it is not told.
     pub(crate) fn release_lost(&mut self, on: ServerId) {
-        let server = self.server(on);
+        let server = &self.servers[on];
         let Some(id) = server.client else { return };
-        if !server.is_only_held(self.client(id)) {
+        if !server.is_only_held(&self.clients[id]) {
             return;
         }
         // The client has not been asked whether it wants the number, so nothing is learnt.
-        self.server_mut(on).take_hold();
+        self.servers[on].take_hold();
         let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
         pair::take_back(client, server);
         client.resent = false;

@@ -52,8 +52,8 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn judge(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
         // After a cancel request the client is held back until there is a verdict.
-        let is_held = matches!(*self.client(id).phase, ClientPhase::Preparing(_));
-        let server = self.server_mut(on);
+        let is_held = matches!(*self.clients[id].phase, ClientPhase::Preparing(_));
+        let server = &mut self.servers[on];
         let signs = server.session.traces.signs;
         server.context_changed = server.session.traces.put_off;
         server.session.own().may_set = server.context_changed;
@@ -77,7 +77,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         if server.cancel.is_some() {
             return await_cancel(id, client, server, now);
         }
@@ -92,7 +92,7 @@ impl<X: Exchange> Engine<X> {
             return self.probed(on, io);
         }
         // A report does not list lent statements.
-        let server = self.server(on);
+        let server = &self.servers[on];
         let topics = Topics {
             settings: asks && signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
             objects: hears
@@ -118,7 +118,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Once the probe is answered, the lent statements are deallocated.
     fn take_lent_back(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server(on);
+        let server = &self.servers[on];
         if server.session.lent.is_empty() {
             return;
         }
@@ -139,14 +139,14 @@ impl<X: Exchange> Engine<X> {
         question: &[u8],
         io: &mut impl Io<X>,
     ) {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         server.phase.ask(step(Some(Box::new(Probe::new(topics)))));
         self.send_own_query(on, question, io);
     }
 
     /// Takes what the probe and the server's report tell of the session; `None` if they do not.
     fn take_left(&mut self, id: ClientId, on: ServerId) -> Option<Left> {
-        let server = self.server_mut(on);
+        let server = &mut self.servers[on];
         let error = server.own_error.take();
         let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
         let told = server.session.state_report.as_ref().map(|report| report.state());
@@ -169,13 +169,13 @@ impl<X: Exchange> Engine<X> {
     /// The probe is answered, or a report has made it unnecessary.
     pub(crate) fn probed(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let Some(id) = self.server(on).client else { return };
+        let Some(id) = self.servers[on].client else { return };
         let left = self.take_left(id, on);
         if let Some(left) = &left {
             self.explain_changes(id, on, left, io);
         }
         let is_known = left.is_some();
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let view = self.pools.get_mut(server.pool).expect("a worker knows its servers' pools");
         let unseen = take_events(self.clients[id].serial, server, view, is_known);
         let (traces, named) = take_traces(server, is_known);
@@ -190,7 +190,7 @@ impl<X: Exchange> Engine<X> {
         match left {
             Some(left) => {
                 pins |= left.pins;
-                forget_deallocated(self.client_mut(id), &lent, &left);
+                forget_deallocated(&mut self.clients[id], &lent, &left);
                 let changed = self.take_over(id, on, (traces, named.as_deref()), &left, io);
                 let schema = self.exchange.schema();
                 let server = &self.servers[on];
@@ -210,16 +210,16 @@ impl<X: Exchange> Engine<X> {
                     pins |= Pins::UNVERIFIED;
                 }
                 // Another client's probe must not fail because of names that were only guessed.
-                let pool = self.server(on).pool;
+                let pool = self.servers[on].pool;
                 let view = self.pools.get_mut(pool);
                 view.into_iter().for_each(|view| view.history.forget_candidates());
             }
         }
-        let server = self.server(on);
+        let server = &self.servers[on];
         let view = self.pools.get(server.pool);
         let may_hide = view.is_some_and(|view| may_hide_settings(server, view, traces));
         if pins.is_empty() {
-            let server = self.server_mut(on);
+            let server = &mut self.servers[on];
             server.session.own().pinned = None;
             if may_hide {
                 // The session is discarded.
@@ -228,9 +228,9 @@ impl<X: Exchange> Engine<X> {
             return self.unlink(id, on, io);
         }
         if may_hide {
-            self.server_mut(on).doomed.get_or_insert(CloseReason::SettingsUnknown);
+            self.servers[on].doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let view = self.pools.get(server.pool).expect("a worker knows its servers' pools");
         pin(server, view, pins, traces.knows_text, io);
         let readable = match is_known {
@@ -310,13 +310,13 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> bool {
         if let Some(settings) = &left.settings {
-            let pool = self.server(on).pool;
+            let pool = self.servers[on].pool;
             let view = self.pools.get_mut(pool);
             view.into_iter().for_each(|view| view.history.learn_customs(settings));
         }
         let channels = left.channels.as_ref();
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let channels = channels.map(|there| portable_channels(client, server, there, left.pins));
         let startup = client.session_mut().startup.clone();
         let session = server.session.own();
@@ -344,24 +344,24 @@ impl<X: Exchange> Engine<X> {
         let there = self.shared_vars.share(Values::new(there));
         let own = self.shared_vars.share(Values::new(own));
         report_changes(id, &there, &own, &self.names, io);
-        self.server_mut(on).vars = there;
-        self.client_mut(id).vars = own;
+        self.servers[on].vars = there;
+        self.clients[id].vars = own;
         changed
     }
 
     /// The client has left. Its session state is discarded.
     pub(crate) fn forget_session(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let pins = self.server(on).pins();
-        if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
+        let pins = self.servers[on].pins();
+        if !(pins | self.servers[on].unseen_pins()).lasting().is_empty() {
             return self.close_server(on, CloseReason::StateCannotBeDiscarded, io);
         }
-        self.server_mut(on).phase.settle(Settling::Forget);
+        self.servers[on].phase.settle(Settling::Forget);
         self.send_own_query(on, FORGET, io);
     }
 
     /// The session state is discarded.
     pub(crate) fn session_forgotten(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        self.server_mut(on).clear_session();
+        self.servers[on].clear_session();
         self.settled(on, io);
     }
 }

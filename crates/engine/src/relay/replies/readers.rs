@@ -39,7 +39,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(super) fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let is_reader = self.is_reader(on);
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         if server.status == b'I' {
             // The client may begin its next transaction before that message ends.
             server.leave_unjudged();
@@ -50,7 +50,7 @@ impl<X: Exchange> Engine<X> {
         let (status, last_end) = (server.status, server.ledger.last_end());
         match server.client {
             Some(id) if is_reader && status == b'I' && last_end != 0 => {
-                self.client_mut(id).extended.get_or_insert_default().awaits = last_end;
+                self.clients[id].extended.get_or_insert_default().awaits = last_end;
             }
             Some(_) | None => self.go_on_answered(on, io),
         }

@@ -144,7 +144,7 @@ impl<X: Exchange> Engine<X> {
         io: &impl Io<X>,
     ) -> Due {
         let client = &self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let shows = self.config.global.server_client_address;
         let address = address_to_show(id, client, server, shows, io);
         let mut restoring = None;
@@ -170,7 +170,7 @@ impl<X: Exchange> Engine<X> {
         input: Input<'_>,
         io: &mut impl Io<X>,
     ) {
-        let pool = self.server(on).pool;
+        let pool = self.servers[on].pool;
         if let Some(view) = self.pools.get_mut(pool) {
             view.stats.received += input.bytes.len() as u64;
         }
@@ -192,11 +192,11 @@ impl<X: Exchange> Engine<X> {
         let Ran { stop, used, begun_at, prefaced } = ran;
         match stop {
             Stop::Terminate => {
-                restoring.undo(self.server_mut(on));
+                restoring.undo(&mut self.servers[on]);
                 self.drop_client(id, Leaving::Goodbye, io);
             }
             Stop::Violation(violation) => {
-                restoring.undo(self.server_mut(on));
+                restoring.undo(&mut self.servers[on]);
                 self.violated(id, violation, io);
             }
             Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_) => {
@@ -207,7 +207,7 @@ impl<X: Exchange> Engine<X> {
                 match request {
                     Some(request) => {
                         let client = &mut self.clients[id];
-                        let server = &mut *self.servers[on];
+                        let server = &mut self.servers[on];
                         if let Some(ahead) = server.ahead_mut() {
                             ahead.sent(restoring.before);
                         }
@@ -230,7 +230,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
+        let server = &mut self.servers[on];
         let sql = restoring.undo(server);
         if let Some(own) = &mut client.extended {
             own.rewound = false;
