@@ -9,13 +9,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use config::{Config, PoolMode, UserSettings};
+use config::{Config, PoolMode};
 use foldhash::fast::RandomState;
 use thin_vec::ThinVec;
 
 use crate::admission::pool::Parked;
 use crate::admission::view::PoolView;
 use crate::cancel::outcome::Cancel;
+use crate::context::Context;
 use crate::ids::{ClientId, Identity, PoolId, ServerId, WorkerId};
 use crate::login::auth::Credentials;
 use crate::notify::listener::Listener;
@@ -25,9 +26,7 @@ use crate::operator::transactions::Transactions;
 use crate::routing::Sessions;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{Drain, Exchange, Io};
-use crate::values::SharedVars;
-use crate::vars::TrackedNames;
+use crate::shell::{Exchange, Io};
 use crate::watch::Watch;
 
 mod events;
@@ -48,9 +47,7 @@ const TEXTS_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub struct Engine<X> {
-    pub(crate) worker: WorkerId,
-    pub(crate) config: Arc<Config>,
-    pub(crate) names: Arc<TrackedNames>,
+    pub(crate) context: Context,
     pub(crate) exchange: X,
     pub(crate) clients: Clients,
     pub(crate) servers: Servers,
@@ -60,7 +57,6 @@ pub struct Engine<X> {
     pub(crate) new_autodb: Option<String>,
     /// The key of the pool that was looked up last; kept for its memory.
     pub(crate) sought: PoolKey,
-    pub(crate) shared_vars: SharedVars,
     pub(crate) transactions: Transactions,
     /// The signs of known texts (`pool_mode = auto`).
     pub(crate) texts: sql::Cache,
@@ -68,15 +64,6 @@ pub struct Engine<X> {
     pub(crate) keys: BTreeMap<u64, ClientId>,
     pub(crate) cancels: HashMap<u64, Cancel, RandomState>,
     pub(crate) nobody: Arc<Identity>,
-    /// Counts messages, connections and cancel requests of this worker; never 0.
-    pub(crate) serial: u64,
-    /// A secret of this worker. Salts of unknown users and tags of cancel keys are derived from it.
-    pub(crate) seed: [u8; 32],
-    pub(crate) drain: Option<Drain>,
-    /// Another process has taken over. Backends that start later go to its lobbies.
-    pub(crate) has_successor: bool,
-    /// Has any user its own limits on waiting or idle clients?
-    pub(crate) limits_users: bool,
     /// Pools whose database has another `user=` since a reload.
     pub(crate) changed_user: Vec<PoolId>,
     /// Should the next tick look for pools to fill without a client (`min_pool_size`)?
@@ -103,26 +90,15 @@ pub struct Engine<X> {
     pub(crate) newcomers: Vec<crate::ids::Newcomer>,
 }
 
-fn limits_users(config: &Config) -> bool {
-    let has = |user: &UserSettings| {
-        user.query_wait_timeout.is_some() || user.client_idle_timeout.is_some()
-    };
-    config.users.values().any(has)
-}
-
 impl<X: Exchange> Engine<X> {
     pub fn new(worker: WorkerId, config: Arc<Config>, exchange: X, seed: [u8; 32]) -> Self {
-        let names = Arc::new(TrackedNames::new(&config.global.track_extra_parameters));
         Self {
-            worker,
-            names,
             exchange,
             clients: Clients::default(),
             servers: Servers::default(),
             pools: PoolViews::default(),
             credentials: Credentials::default(),
             sought: PoolKey::default(),
-            shared_vars: SharedVars::default(),
             transactions: Transactions::default(),
             texts: sql::Cache::new(
                 u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8])),
@@ -131,12 +107,7 @@ impl<X: Exchange> Engine<X> {
             keys: BTreeMap::new(),
             cancels: HashMap::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
-            serial: 0,
-            seed,
-            drain: None,
-            has_successor: false,
             new_autodb: None,
-            limits_users: limits_users(&config),
             changed_user: Vec::new(),
             warms_pools: true,
             places_wanted: false,
@@ -150,7 +121,7 @@ impl<X: Exchange> Engine<X> {
             sessions: Sessions::default(),
             verdicts: None,
             newcomers: Vec::new(),
-            config,
+            context: Context::new(worker, config, seed),
         }
     }
 
@@ -171,11 +142,6 @@ impl<X: Exchange> Engine<X> {
         let id = self.servers.insert(server);
         io.attach_server(id, transport);
         id
-    }
-
-    pub(crate) fn next_serial(&mut self) -> u64 {
-        self.serial += 1;
-        self.serial
     }
 
     pub(crate) fn settings(&self, pool: PoolId) -> &Arc<PoolSettings> {

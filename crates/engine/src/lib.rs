@@ -33,6 +33,7 @@
 mod admission;
 pub mod cancel;
 pub mod client;
+mod context;
 pub mod encoding;
 mod engine;
 mod handover;

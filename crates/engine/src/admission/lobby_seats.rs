@@ -30,7 +30,7 @@ impl<X: Exchange> Engine<X> {
             }
         });
         let Idlest { server, serial, worker, .. } = idlest;
-        match worker == self.worker {
+        match worker == self.context.worker {
             true => self.idled_in_lobby(server, serial, io),
             false => self.exchange.post(worker, Mail::IdledInLobby { server, serial }),
         }
@@ -87,7 +87,7 @@ impl<X: Exchange> Engine<X> {
         };
         let oldest = self.attending().filter(may_go);
         let oldest = oldest.min_by_key(|id| self.servers[*id].times.connected_at);
-        if let Some(id) = oldest.filter(|_| !self.has_successor)
+        if let Some(id) = oldest.filter(|_| !self.context.has_successor)
             && self.exchange.limits(|limits| limits.may_order(rival, now))
         {
             send_off(&mut self.servers[id], io);

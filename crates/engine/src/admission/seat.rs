@@ -115,7 +115,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn tell_of_reserve(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let worker = self.worker;
+        let worker = self.context.worker;
         let (reserve, first) =
             self.exchange.pool(pool, |pool| (pool.is_in_reserve(), pool.oldest_waiter(worker)));
         if reserve {

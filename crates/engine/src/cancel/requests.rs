@@ -24,7 +24,7 @@ const PEER_RETRY: Micros = 1_000_000;
 impl<X: Exchange> Engine<X> {
     /// Deals with a connection that consists of a cancel request.
     pub(crate) fn ask_cancel(&mut self, id: ClientId, key: CancelKey, io: &mut impl Io<X>) {
-        let own = self.config.global.peer_id;
+        let own = self.context.config.global.peer_id;
         if own > 0
             && let Some((number, _)) = key.number()
             && u32::from(cancel_key::peer(number)) != own
@@ -32,14 +32,14 @@ impl<X: Exchange> Engine<X> {
             return self.pass_cancel_on(id, &key, number, io);
         }
         let workers = self.exchange.worker_count();
-        let requester = (self.worker, id, self.clients[id].serial);
+        let requester = (self.context.worker, id, self.clients[id].serial);
         let others = self.ask_other_processes(&key, requester, io);
         let lobbies = u16::from(io.cancel_in_lobby(&key, requester));
         let answers_missing = workers + others + lobbies;
         self.clients[id].phase.cancel(answers_missing);
         io.cancel_console(&key);
         for worker in (0..workers).map(WorkerId) {
-            if worker != self.worker {
+            if worker != self.context.worker {
                 self.exchange.post(worker, Mail::Cancel { key: key.clone(), requester });
             }
         }
@@ -58,7 +58,7 @@ impl<X: Exchange> Engine<X> {
         frontend::cancel_request(&mut packet, key.pid, &key.secret);
         let mut asked = 0;
         for to in [OtherProcess::Predecessor, OtherProcess::Successor] {
-            let cancel = self.next_serial();
+            let cancel = self.context.next_serial();
             if io.forward_to_process(cancel, to, requester.1, &packet) {
                 self.cancels.insert(cancel, Cancel::new(To::Process, Some(requester)));
                 asked += 1;
@@ -74,7 +74,7 @@ impl<X: Exchange> Engine<X> {
             let why = "failed to forward cancel request because its TTL was exhausted";
             return self.drop_client(id, Leaving::Unanswered(why), io);
         };
-        let target = self.config.peers.get(&peer).and_then(|entry| {
+        let target = self.context.config.peers.get(&peer).and_then(|entry| {
             let host = entry.hosts.first()?;
             Some(Target::new(host, entry.port))
         });
@@ -85,12 +85,12 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id];
         client.phase.cancel(1);
         let serial = client.serial;
-        let requester = Some((self.worker, id, serial));
+        let requester = Some((self.context.worker, id, serial));
         let mut secret = (number as u32).to_be_bytes().to_vec();
         secret.extend_from_slice(key.secret.get(4..).unwrap_or_default());
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, key.pid, &secret);
-        let cancel = self.next_serial();
+        let cancel = self.context.next_serial();
         self.cancels.insert(cancel, Cancel::new(To::Peer(peer, key.clone()), requester));
         io.forward_cancel(cancel, peer, &target, &packet);
     }
@@ -122,7 +122,7 @@ impl<X: Exchange> Engine<X> {
         requester: Option<(WorkerId, ClientId, u64)>,
         io: &mut impl Io<X>,
     ) {
-        let cancel = self.next_serial();
+        let cancel = self.context.next_serial();
         let server = &mut self.servers[on];
         server.cancel = Some(cancel);
         let mut packet = Vec::new();
@@ -144,14 +144,14 @@ impl<X: Exchange> Engine<X> {
 
     fn owner_of(&self, key: &CancelKey) -> Option<&Client> {
         let (mut number, tag) = key.number()?;
-        if self.config.global.peer_id > 0 {
+        if self.context.config.global.peer_id > 0 {
             number = cancel_key::fresh(number);
         }
         let client = self.clients.get(*self.keys.get(&number)?)?;
         // A client with a long key cannot be cancelled by guessing a short one.
         let right = match client.key_form {
             KeyForm::Long => {
-                tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag))
+                tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.context.seed, number, tag))
             }
             KeyForm::Short => tag.is_empty(),
         };
@@ -240,7 +240,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let (worker, client, serial) = requester;
-        if worker == self.worker {
+        if worker == self.context.worker {
             self.cancel_answered(client, serial, outcome, io);
         } else {
             self.exchange.post(worker, Mail::CancelDone { requester: client, serial, outcome });

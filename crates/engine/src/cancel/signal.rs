@@ -69,14 +69,14 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn find_process(&mut self, id: ClientId, call: Call, io: &mut impl Io<X>) {
         let missing = self.exchange.worker_count();
         let step = Step::Find { missing, found: Found::Nobodys };
-        let worker = self.worker;
+        let worker = self.context.worker;
         let client = &mut self.clients[id];
         let own = client.extended.get_or_insert_default();
         own.signaling = Some(Box::new(Signaling { call, step }));
         let requester = (worker, id, client.serial);
         let process_id = call.process_id;
         for worker in (0..missing).map(WorkerId) {
-            if worker != self.worker {
+            if worker != self.context.worker {
                 self.exchange.post(worker, Mail::FindProcess { process_id, requester });
             }
         }
@@ -95,7 +95,7 @@ impl<X: Exchange> Engine<X> {
             found = found.and(self.owner(id).map_or(Found::Nobodys, Found::Of));
         }
         let (worker, client, serial) = requester;
-        if worker == self.worker {
+        if worker == self.context.worker {
             self.process_found(client, serial, found, io);
         } else {
             self.exchange.post(worker, Mail::ProcessFound { requester: client, serial, found });
@@ -112,7 +112,7 @@ impl<X: Exchange> Engine<X> {
     fn owner(&self, id: ClientId) -> Option<Owner> {
         let client = self.clients.get(id)?;
         let settings = self.settings(client.pool?).clone();
-        Some(Owner { worker: self.worker, client: id, serial: client.serial, settings })
+        Some(Owner { worker: self.context.worker, client: id, serial: client.serial, settings })
     }
 
     /// Takes the answer of one worker.
@@ -232,12 +232,12 @@ impl<X: Exchange> Engine<X> {
 
     /// Signals the other client; the permission is given.
     fn act_on(&mut self, id: ClientId, owner: &Owner, io: &mut impl Io<X>) {
-        let requester = (self.worker, id, self.clients[id].serial);
+        let requester = (self.context.worker, id, self.clients[id].serial);
         let Some(signaling) = signaling(&mut self.clients[id]) else { return };
         signaling.step = Step::Act;
         let terminates = signaling.call.terminates;
         let Owner { worker, client, serial, .. } = *owner;
-        if worker == self.worker {
+        if worker == self.context.worker {
             self.signal_asked((client, serial), terminates, requester, io);
         } else {
             self.exchange.post(worker, Mail::Signal { client, serial, terminates, requester });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use config::Config;
 
-use super::{Engine, limits_users};
+use super::Engine;
 use crate::admission::pool::Parked;
 use crate::cancel::outcome::CancelEnd;
 use crate::client::{Client, ClientPhase};
@@ -46,7 +46,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Idle => {
                 let Some(pool) = client.pool else { return false };
                 client.request_at = now;
-                let (worker, values) = (self.worker, client.digest());
+                let (worker, values) = (self.context.worker, client.digest());
                 let grant = self.exchange.pool(pool, |pool| match pool.settings.routing {
                     Some(_) => None,
                     None => Some(pool.request(worker, id, values, now)),
@@ -185,7 +185,7 @@ impl<X: Exchange> Engine<X> {
         is_it: impl Fn(&X::Transport) -> bool,
         io: &mut impl Io<X>,
     ) -> Option<ServerId> {
-        let worker = self.worker;
+        let worker = self.context.worker;
         let is_it = |parked: &Parked<_>| is_it(&parked.transport);
         let parked = self.exchange.pool(pool, |pool| pool.take_parked(worker, is_it))?;
         let id = self.attach(parked, io);
@@ -230,10 +230,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Applies a new configuration, which the pools have already.
     pub fn set_config(&mut self, config: Arc<Config>) {
-        self.limits_users = limits_users(&config);
         self.warms_pools = true;
         self.watch = Watch::configured(self.watch.take(), &config);
-        self.config = config;
+        self.context.reload(config);
         self.credentials.clear();
         self.exchange.limits(|limits| limits.guesses.clear());
         for (id, view) in self.pools.iter_mut() {
@@ -249,12 +248,12 @@ impl<X: Exchange> Engine<X> {
 
     /// Notes that another process has taken over. This one may serve some clients for long still.
     pub fn note_successor(&mut self) {
-        self.has_successor = true;
+        self.context.has_successor = true;
     }
 
     /// Begins a shutdown.
     pub fn begin_drain(&mut self, how: Drain, io: &mut impl Io<X>) {
-        self.drain = Some(how);
+        self.context.drain = Some(how);
         if how == Drain::WaitForServers {
             self.close_gates();
         }

@@ -18,7 +18,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes such a server. The client that was to get it waits again, at its old place.
     fn queue_again(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
-        let (now, worker, pool) = (io.now(), self.worker, self.servers[on].pool);
+        let (now, worker, pool) = (io.now(), self.context.worker, self.servers[on].pool);
         self.servers[on].phase.unpark();
         self.close_server(on, CloseReason::PrimaryChanged, io);
         if !self.is_waiting(waiter, pool) {

@@ -33,7 +33,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Applies changes of one pool.
     pub(crate) fn review_pool(&mut self, id: PoolId, io: &mut impl Io<X>) {
-        let (now, worker) = (io.now(), self.worker);
+        let (now, worker) = (io.now(), self.context.worker);
         let (gate, condemned) =
             self.exchange.pool(id, |pool| (pool.gate(), pool.take_condemned(worker)));
         self.close_parked(condemned, io);
@@ -82,7 +82,7 @@ impl<X: Exchange> Engine<X> {
     /// Drops all clients and servers of these databases, whatever they are doing. Their pools must
     /// be closed, or the clients would come back.
     pub fn kill(&mut self, dies: impl Fn(&str) -> bool, io: &mut impl Io<X>) {
-        let worker = self.worker;
+        let worker = self.context.worker;
         for id in self.pools.ids() {
             if !dies(&self.view(id).identity.database) {
                 continue;
@@ -133,7 +133,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Gives the servers that were parked while the pool was held to the clients that waited.
     fn serve_backlog(&mut self, id: PoolId, io: &mut impl Io<X>) {
-        let worker = self.worker;
+        let worker = self.context.worker;
         while let Some((waiter, server)) = self.exchange.pool(id, |pool| pool.match_waiting(worker))
         {
             let server = self.attach(server, io);

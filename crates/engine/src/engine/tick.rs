@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
         self.end_long_holds(io);
         self.finish(io);
-        self.credentials.derive_ahead(&self.config, &self.seed);
+        self.credentials.derive_ahead(&self.context.config, &self.context.seed);
         self.notify_waiting(io);
         self.look_ahead(io);
         self.leave_full_readers(io);
@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
 
     fn expire_clients(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        let global = &self.config.global;
+        let global = &self.context.config.global;
         let login = micros(global.client_login_timeout);
         let cancel = micros(global.cancel_wait_timeout);
         let mut expired: Vec<(ClientId, OwnError<'_>)> = Vec::new();
@@ -178,20 +178,20 @@ impl<X: Exchange> Engine<X> {
     /// Returns `client_idle_timeout` of the client's user, else the global one.
     pub(crate) fn idle_limit(&self, client: &Client) -> Micros {
         let own = self.personal(client).and_then(|user| user.client_idle_timeout);
-        micros(own.unwrap_or(self.config.global.client_idle_timeout))
+        micros(own.unwrap_or(self.context.config.global.client_idle_timeout))
     }
 
     /// Returns the settings of the user that the client logged in as, who may differ from the
     /// pool's. The name is looked up only if any user has such limits.
     fn personal(&self, client: &Client) -> Option<&UserSettings> {
-        let config = &self.config;
-        self.limits_users.then(|| config.users.get(&client.identity.user)).flatten()
+        let config = &self.context.config;
+        self.context.limits_users.then(|| config.users.get(&client.identity.user)).flatten()
     }
 
     /// Tells clients that have waited for `query_wait_notify` that they wait. Time counts in whole
     /// seconds, as in PgBouncer.
     fn notify_waiting(&mut self, io: &mut impl Io<X>) {
-        let patience = Micros::from(self.config.global.query_wait_notify);
+        let patience = Micros::from(self.context.config.global.query_wait_notify);
         if patience == 0 {
             return;
         }
@@ -215,7 +215,7 @@ impl<X: Exchange> Engine<X> {
         if !std::mem::take(&mut self.warms_pools) {
             return;
         }
-        let config = self.config.clone();
+        let config = self.context.config.clone();
         for database in config.databases.values() {
             if let (Some(user), 1..) = (&database.user, config.min_pool_size(database)) {
                 self.find_pool(&database.name, user);
@@ -302,7 +302,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes servers in use that are to be replaced and need not be waited for. These are
     /// replication servers, and with `server_fast_close` servers at rest within a session.
     fn close_obsolete(&mut self, io: &mut impl Io<X>) {
-        let fast = self.config.global.server_fast_close;
+        let fast = self.context.config.global.server_fast_close;
         let may_go = |server: &Server| {
             let at_rest = fast && server.is_clean();
             matches!(*server.phase, ServerPhase::Linked)
@@ -326,7 +326,7 @@ impl<X: Exchange> Engine<X> {
     fn tend_pool(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
         let settings = self.settings(id).clone();
-        let worker = self.worker;
+        let worker = self.context.worker;
         let (taken, waits) = self.exchange.pool(id, |pool| {
             (pool.take_expired(worker, now), pool.oldest_waiter(worker).is_some())
         });
@@ -348,7 +348,7 @@ impl<X: Exchange> Engine<X> {
         }
         // A spare server is not opened without a free seat, and must not delay servers for waiting
         // clients.
-        let fills = self.drain.is_none() && settings.min_size > 0;
+        let fills = self.context.drain.is_none() && settings.min_size > 0;
         if fills && self.exchange.pool(id, |pool| pool.reserve_spare(now)) {
             self.open_spare(id, io);
         }

@@ -296,7 +296,7 @@ impl<X: Exchange> Engine<X> {
             let (serial, server) = (client.serial, client.server);
             exported.clients.push(ExportedClient { id, serial, server });
         }
-        let worker = self.worker;
+        let worker = self.context.worker;
         for id in self.exchange.pool_ids() {
             self.exchange.pool(id, |pool| {
                 let epoch = pool.epoch();
@@ -315,7 +315,7 @@ impl<X: Exchange> Engine<X> {
                 writer.records.attending.push(record);
             }
         }
-        writer.records.serial = self.serial;
+        writer.records.serial = self.context.serial;
         let customs = self.pools.iter().map(|(id, view)| view.history.customs_record(id.0));
         let is_empty = |record: &CustomsRecord| {
             *record == CustomsRecord { pool: record.pool, ..CustomsRecord::default() }
@@ -343,7 +343,7 @@ impl<X: Exchange> Engine<X> {
         let mut writer = RecordWriter::default();
         let record = Self::attending_record(&mut self.exchange, server, &mut writer)?;
         writer.records.attending.push(record);
-        writer.records.serial = self.serial;
+        writer.records.serial = self.context.serial;
         Some(writer.records)
     }
 
@@ -375,7 +375,7 @@ impl<X: Exchange> Engine<X> {
             self.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         if let Some(pool) = client.pool {
-            let worker = self.worker;
+            let worker = self.context.worker;
             self.exchange.pool(pool, |pool| {
                 pool.clients -= 1;
                 if let ClientPhase::Waiting(waiter) = &*client.phase {
@@ -391,7 +391,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn cede_parked(&mut self, id: PoolId, serial: u64, now: Micros) -> Option<X::Transport> {
-        let worker = self.worker;
+        let worker = self.context.worker;
         let is_it = |parked: &Parked<_>| parked.server.serial == serial;
         let parked = self.exchange.pool(id, |pool| pool.take_parked(worker, is_it))?;
         self.view(id);
@@ -418,6 +418,6 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the names of the tracked parameters.
     pub fn tracked_names(&self) -> &TrackedNames {
-        &self.names
+        &self.context.names
     }
 }

@@ -86,32 +86,32 @@ impl<X: Exchange> Engine<X> {
             .and_then(|pool| self.exchange.pool(pool, |pool| pool.welcome.clone()));
         let welcome = welcome.unwrap_or_default();
         let mut given = Slots::default();
-        let startup = vars_of(&self.names, text, b'd', &welcome, &mut given);
+        let startup = vars_of(&self.context.names, text, b'd', &welcome, &mut given);
         self.clients[id].vars = Values::new(startup);
         let client = &mut self.clients[id];
-        complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
+        complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
         // RESET goes back to these.
         let startup = self.clients[id].session_mut().startup.clone();
-        let set = vars_of(&self.names, text, b's', &welcome, &mut given);
+        let set = vars_of(&self.context.names, text, b's', &welcome, &mut given);
         let client = &mut self.clients[id];
         client.given = given;
         if !set.is_empty() {
             let mut own = set.or(&startup);
             own.carried = set.carried.with(startup.carried.all().iter());
-            client.vars = self.shared_vars.share(Values::new(own));
+            client.vars = self.context.shared_vars.share(Values::new(own));
         }
     }
 
     fn take_statements(&mut self, id: ClientId, names: &[u8], unnamed: &[u8]) {
         // From now on each means what its text means with the client's own settings.
-        let context = ParseContext::of(&self.clients[id].vars, &self.names);
+        let context = ParseContext::of(&self.clients[id].vars, &self.context.names);
         let mut statements = ClientStatements::default();
         for (_, pair) in items(names).filter(|(letter, _)| *letter == b'n') {
             let Some((named, types)) = state_report::pair_of(pair).and_then(statement) else {
                 continue;
             };
             let statement = self.exchange.intern(&named.value, &types, context);
-            statements.import(named.name.into(), statement, self.next_serial(), None);
+            statements.import(named.name.into(), statement, self.context.next_serial(), None);
         }
         let mut unnamed_parse = Vec::new();
         // An empty name, the text, and the types: the body of a Parse message.
@@ -125,7 +125,7 @@ impl<X: Exchange> Engine<X> {
         let has_unnamed = !unnamed_parse.is_empty();
         self.clients[id].extended = Some(Box::new(Extended {
             statements,
-            unnamed: if has_unnamed { self.next_serial() } else { 0 },
+            unnamed: if has_unnamed { self.context.next_serial() } else { 0 },
             unnamed_seen: seen_in_parse(&unnamed_parse),
             unnamed_parse,
             ..Extended::default()

@@ -189,7 +189,7 @@ impl<X: Exchange> Engine<X> {
         let pool = self.find_pool(&record.database, &record.user);
         let on = record.server.filter(|_| pool.is_some());
         let unnamed = if record.extended.as_ref().is_some_and(|own| own.has_unnamed) {
-            self.next_serial()
+            self.context.next_serial()
         } else {
             0
         };
@@ -354,7 +354,7 @@ impl<X: Exchange> Engine<X> {
     /// above those of the records. Known names of settings are known again, since any transaction
     /// may have set them.
     pub fn expect_records(&mut self, records: &WorkerRecords, tables: &ImportTables) {
-        self.serial = self.serial.max(records.serial);
+        self.context.serial = self.context.serial.max(records.serial);
         for record in &records.customs {
             let pool = tables.pools.get(record.pool as usize).and_then(Option::as_ref);
             if let Some(pool) =

@@ -44,7 +44,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server has answered the settings. Returns Now if replies to the request follow.
     pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        let names = self.names.clone();
+        let names = self.context.names.clone();
         let server = &mut self.servers[on];
         if server.own_error.is_some() {
             if let Some(id) = server.client {

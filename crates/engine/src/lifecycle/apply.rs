@@ -97,13 +97,13 @@ impl<X: Exchange> Engine<X> {
             let value = own.get(*slot).filter(|_| client.given.has(*slot));
             value.is_some() && value == by_itself.get(*slot) && value != vars.get(*slot)
         };
-        let changed_there: Vec<_> = (0..self.names.len()).filter(changed_there).collect();
+        let changed_there: Vec<_> = (0..self.context.names.len()).filter(changed_there).collect();
         for &slot in &changed_there {
             own.get(slot).into_iter().for_each(|value| wanted.change(|vars| vars.set(slot, value)));
         }
         // A client without a value of its own follows the server's default, which RESET has shown.
         let mut followed = Slots::default();
-        for slot in 0..self.names.len() {
+        for slot in 0..self.context.names.len() {
             let value = own.get(slot);
             let is_known = |known: &Values| known.get(slot) == value;
             let is_reset = value == by_itself.get(slot) || defaults.iter().any(is_known);
@@ -113,9 +113,10 @@ impl<X: Exchange> Engine<X> {
         }
         let follows = !followed.is_empty() && self.settings(server.pool).connect_query.is_empty();
         if client.is_welcomed() && (server.mode == PoolMode::Auto || follows) {
-            report_changes(id, &own, &wanted, &self.names, io);
+            report_changes(id, &own, &wanted, &self.context.names, io);
         }
-        let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
+        let (vars, wanted) =
+            (self.context.shared_vars.share(vars), self.context.shared_vars.share(wanted));
         let server = &mut self.servers[on];
         server.vars = vars;
         if follows {

@@ -65,7 +65,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         // The backend of a trial would go to the other process.
-        if self.has_successor && self.exchange.pool(pool, |pool| pool.proxied().is_some()) {
+        if self.context.has_successor && self.exchange.pool(pool, |pool| pool.proxied().is_some()) {
             return false;
         }
         match self.exchange.pool(pool, |pool| pool.entrance(now)) {
@@ -92,7 +92,7 @@ impl<X: Exchange> Engine<X> {
     /// Opens another server for the lobby. The thread of the lobbies asks for it.
     pub(crate) fn attend_more(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         self.view(pool);
-        if self.has_successor {
+        if self.context.has_successor {
             // After an online restart, backends connect to the new process's socket.
             if !self.exchange.pool(pool, |pool| pool.is_attended()) {
                 let why = "another process has taken over";
@@ -125,7 +125,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Opens a server for the lobby, if there is a place and a seat for it.
     fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Opening {
-        let (now, worker) = (io.now(), self.worker);
+        let (now, worker) = (io.now(), self.context.worker);
         self.view(pool);
         if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
             // An ordinary server that nobody uses makes room.
@@ -142,7 +142,7 @@ impl<X: Exchange> Engine<X> {
             return Opening::NoSeat;
         }
         self.exchange.pool(pool, |pool| pool.lobby_wants_no_seat());
-        let ticket = new_ticket(&self.config, io);
+        let ticket = new_ticket(&self.context.config, io);
         self.connect_server(pool, Some(ServerPurpose::Attend { ticket }), io);
         Opening::Begun
     }
@@ -165,7 +165,7 @@ impl<X: Exchange> Engine<X> {
             pool.learn_welcome(epoch, welcome);
             unfit(pool, epoch)
         });
-        let worker = self.worker;
+        let worker = self.context.worker;
         expect_backend(id, &mut self.servers[id], ticket, worker, io);
         if let Some(why) = why {
             self.lose_server(id, why, io);
@@ -234,7 +234,7 @@ impl<X: Exchange> Engine<X> {
     /// Continues the logins that wait for this trial, in all workers.
     fn tell_trial(&mut self, pool: PoolId) {
         for worker in (0..self.exchange.worker_count()).map(WorkerId) {
-            if worker != self.worker {
+            if worker != self.context.worker {
                 self.exchange.post(worker, Mail::LobbyTried { pool });
             }
         }
@@ -273,7 +273,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn idled_in_lobby(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get(id) else { return };
         let attends = matches!(*server.phase, ServerPhase::Attending { .. });
-        if server.serial == serial && attends && !self.has_successor {
+        if server.serial == serial && attends && !self.context.has_successor {
             send_off(&mut self.servers[id], io);
         }
     }
@@ -345,16 +345,16 @@ impl<X: Exchange> Engine<X> {
             is_counted: client.counted,
             key: client.key,
             tag: match client.key_form {
-                KeyForm::Long => cancel_key::tag(&self.seed, client.key).to_vec(),
+                KeyForm::Long => cancel_key::tag(&self.context.seed, client.key).to_vec(),
                 KeyForm::Short => Vec::new(),
             },
-            settings: startup_settings(client, &self.names),
-            told: welcome.digest(&client.vars, &self.names),
+            settings: startup_settings(client, &self.context.names),
+            told: welcome.digest(&client.vars, &self.context.names),
             connected_at: client.connected_at,
             application_name: application_name(client),
             idle_limit: self.idle_limit(client),
             wait_limit: self.wait_limit(client),
-            codes: self.config.global.error_codes,
+            codes: self.context.config.global.error_codes,
         };
         if !io.hand_to_lobby(id, guest) {
             return false;
@@ -383,7 +383,7 @@ impl<X: Exchange> Engine<X> {
     fn tend_one(&mut self, id: ServerId, aged: &mut Vec<PoolId>, io: &mut impl Io<X>) {
         let now = io.now();
         // After an online restart, no other server could come to this process's lobby.
-        let may_age = !self.has_successor;
+        let may_age = !self.context.has_successor;
         let server = &self.servers[id];
         let (pool, times, process) = (server.pool, server.times, server.key.pid);
         let ServerPhase::Attending { came, asked } = *server.phase else { return };

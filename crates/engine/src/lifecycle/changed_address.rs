@@ -37,7 +37,7 @@ impl<X: Exchange> Engine<X> {
                 server.doomed = Some(CloseReason::CloseNeeded);
             }
         }
-        let worker = self.worker;
+        let worker = self.context.worker;
         let parked = self.exchange.pool(pool, |pool| {
             let fits = |parked: &Parked<_>| is_parked_there(&parked.transport);
             pool.condemn_where(fits, CloseReason::Obsolete);

@@ -20,7 +20,7 @@ impl<X: Exchange> Engine<X> {
         let renamed = self.changed_user.clone();
         let concerns = |pool: Option<PoolId>| pool.is_some_and(|pool| renamed.contains(&pool));
         for id in self.clients.ids_where(|client| is_free(&client.phase) && concerns(client.pool)) {
-            let worker = self.worker;
+            let worker = self.context.worker;
             if let Some(waiter) = self.clients[id].wait() {
                 self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
                 self.clients[id].phase.leave_queue();

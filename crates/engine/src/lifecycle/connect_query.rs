@@ -131,7 +131,7 @@ impl<X: Exchange> Engine<X> {
         if set.is_empty() && self.servers[id].login_mut().welcome.vars.carried.is_empty() {
             return Step::Ready;
         }
-        let names = self.names.clone();
+        let names = self.context.names.clone();
         let login = self.servers[id].login_mut();
         login.welcome.vars.change(|vars| {
             // Settings that the server reports by ParameterStatus are known already.

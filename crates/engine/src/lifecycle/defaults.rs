@@ -23,7 +23,7 @@ impl<X: Exchange> Engine<X> {
     /// that it is no standby any more.
     #[cold]
     pub(crate) fn defaults_changed(&mut self, on: ServerId, slots: Slots, promoted: bool) {
-        let names = self.names.clone();
+        let names = self.context.names.clone();
         let server = &self.servers[on];
         let (vars, mut welcome) = (server.vars.clone(), (*server.welcome).clone());
         if promoted {
@@ -56,7 +56,7 @@ impl<X: Exchange> Engine<X> {
             pool.welcome.clone().filter(|_| fails)
         });
         let Some(welcome) = known else { return };
-        let worker = self.worker;
+        let worker = self.context.worker;
         let waits = self.clients.ids_where(|client| {
             !client.is_welcomed()
                 && client.replication.is_none()
@@ -64,7 +64,7 @@ impl<X: Exchange> Engine<X> {
         });
         for id in waits {
             let client = &mut self.clients[id];
-            complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
+            complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
             self.welcome(id, None, &welcome, io);
             if !self.clients[id].stream.holds_message() {
                 let waiter = self.clients[id].wait();
@@ -97,7 +97,7 @@ impl<X: Exchange> Engine<X> {
         };
         // Other hosts may have other defaults.
         let is_one = self.settings(server.pool).targets.len() == 1;
-        if !is_one || !(0..self.names.len()).any(is_other) {
+        if !is_one || !(0..self.context.names.len()).any(is_other) {
             return Vec::new();
         }
         let pool = server.pool;
@@ -112,8 +112,8 @@ impl<X: Exchange> Engine<X> {
             return false;
         };
         let mut sql = Vec::new();
-        for slot in unexplained.slots.each(self.names.len()) {
-            sql.extend_from_slice(format!("RESET {};", self.names.name(slot)).as_bytes());
+        for slot in unexplained.slots.each(self.context.names.len()) {
+            sql.extend_from_slice(format!("RESET {};", self.context.names.name(slot)).as_bytes());
         }
         let pool = self.servers[on].pool;
         if sql.is_empty() || !self.settings(pool).connect_query.is_empty() {
@@ -133,7 +133,7 @@ impl<X: Exchange> Engine<X> {
         let ((id, serial), vars) = (unexplained.client, self.servers[on].vars.clone());
         let client = self.clients.get_mut(id).filter(|client| client.serial == serial);
         if let Some(client) = client {
-            for slot in unexplained.slots.each(self.names.len()) {
+            for slot in unexplained.slots.each(self.context.names.len()) {
                 if client.vars.get(slot) == vars.get(slot) {
                     client.given.remove(slot);
                 }

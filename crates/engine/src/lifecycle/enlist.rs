@@ -24,7 +24,7 @@ use crate::shell::{Exchange, Io};
 impl<X: Exchange> Engine<X> {
     /// Sends an idle server of the pool to the lobby. Returns false if there is none.
     pub(crate) fn enlist_idle(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
-        let worker = self.worker;
+        let worker = self.context.worker;
         let idle = self.exchange.pool(pool, |pool| pool.take_for_lobby(worker));
         let Some(parked) = idle else { return false };
         let id = self.attach(parked, io);
@@ -34,7 +34,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Ends the session on a server that nobody uses, and gives its backend a ticket.
     pub(crate) fn enlist(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let ticket = new_ticket(&self.config, io);
+        let ticket = new_ticket(&self.context.config, io);
         let server = &mut self.servers[id];
         server.phase.settle(Settling::Enlist);
         let session = server.session.own();
@@ -63,7 +63,7 @@ impl<X: Exchange> Engine<X> {
         let WayBack::Ticket(ticket) = way_back else {
             return self.close_server(id, CloseReason::LeftLobby, io);
         };
-        let worker = self.worker;
+        let worker = self.context.worker;
         expect_backend(id, &mut self.servers[id], ticket, worker, io);
         if let Some(why) = why.or((!reports).then_some(CloseReason::LeftLobby)) {
             self.close_server(id, why, io);

@@ -91,7 +91,7 @@ impl<X: Exchange> Engine<X> {
         detail: Option<&WaitDetail>,
         io: &mut impl Io<X>,
     ) {
-        let codes = self.config.global.error_codes;
+        let codes = self.context.config.global.error_codes;
         let mut error = why.fields(codes, detail.map(|detail| detail.text.as_str()));
         if codes == ErrorCodes::Weir && detail.is_some_and(|detail| detail.is_unreachable) {
             error.replace(b'C', CONNECTION_FAILURE);
@@ -182,7 +182,7 @@ impl<X: Exchange> Engine<X> {
             self.exchange.pool(pool, |pool| pool.clients -= 1);
         }
         if let Some(waiter) = client.wait() {
-            let worker = self.worker;
+            let worker = self.context.worker;
             self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
         }
         if let Some(on) = client.server {
@@ -192,7 +192,7 @@ impl<X: Exchange> Engine<X> {
 
     fn leave_server(&mut self, on: ServerId, client: &Client, leaving: Leaving<'_>) {
         let cancels = match leaving {
-            Leaving::Lost => self.config.global.cancel_lost_queries,
+            Leaving::Lost => self.context.config.global.cancel_lost_queries,
             Leaving::Terminated => true,
             Leaving::Goodbye | Leaving::Unanswered(_) | Leaving::Refused(..) => false,
         };
@@ -366,7 +366,7 @@ impl<X: Exchange> Engine<X> {
     /// Returns a client to the queue that has lost its server before its own messages were sent.
     fn requeue(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
-        let worker = self.worker;
+        let worker = self.context.worker;
         let client = &mut self.clients[id];
         let ClientPhase::Preparing(waiter) = *client.phase else { return };
         client.lose_server();
@@ -473,7 +473,7 @@ impl<X: Exchange> Engine<X> {
         let cause = refusal.as_ref().map_or(reason.text().into(), ErrorFields::message);
         let text =
             format!("server login has been failing, cached error: {cause} (server_login_retry)");
-        let codes = self.config.global.error_codes;
+        let codes = self.context.config.global.error_codes;
         let cached = Arc::new(login_failing(codes, &text, refusal.as_ref()));
         let error = refusal.map_or_else(|| cached.clone(), Arc::new);
         if let Some(purpose) = self.without_attending(purpose, serial, (pool, epoch), io) {
@@ -520,7 +520,7 @@ impl<X: Exchange> Engine<X> {
             self.review_everywhere(pool);
         }
         for (worker, waiter) in waiters {
-            if worker == self.worker {
+            if worker == self.context.worker {
                 if !self.leave_reader(waiter.client, pool) {
                     self.refuse_client(waiter.client, &error, io);
                 }

@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let client = &self.clients[id];
         let Some(pool) = client.pool else { return Readable::NotYet };
-        let (worker, values) = (self.worker, client.digest());
+        let (worker, values) = (self.context.worker, client.digest());
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
         self.take_grant(id, pool, grant, now, io)
     }
@@ -132,7 +132,7 @@ impl<X: Exchange> Engine<X> {
             return self.part_from_role(id, server, io);
         }
         let (half, user) = (&*self.servers[server], &self.clients[id].identity.user);
-        if half.own_keys && !may_use_keys(&self.config, self.settings(half.pool), user) {
+        if half.own_keys && !may_use_keys(&self.context.config, self.settings(half.pool), user) {
             return self.part_from_keys(id, server, io);
         }
         let (client, half) = (&mut self.clients[id], &mut self.servers[server]);
@@ -143,7 +143,7 @@ impl<X: Exchange> Engine<X> {
             let Server { epoch, ref welcome, .. } = *self.servers[server];
             let welcome = welcome.clone();
             let client = &mut self.clients[id];
-            complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
+            complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
             self.clients[id].role_changes = role_changes(epoch);
         }
         self.servers[server].stages.link(waiter.since, now);
@@ -178,7 +178,7 @@ impl<X: Exchange> Engine<X> {
         }
         if !client.vars.is(&server.vars) {
             let client = &mut self.clients[id];
-            follow_reports(client, server, &self.names);
+            follow_reports(client, server, &self.context.names);
             let order = client.order();
             if let Some(sql) = self.difference(id, on, order) {
                 // The library does not notice a text that is invalid in the client's encoding.
@@ -217,7 +217,7 @@ impl<X: Exchange> Engine<X> {
         let given = if can_reset { client.given } else { Slots::ALL };
         let at_login = &server.welcome.vars;
         let present = Present { vars: &server.vars, at_login, defaults: &defaults, given };
-        client.vars.difference(&present, &self.names, order)
+        client.vars.difference(&present, &self.context.names, order)
     }
 
     /// Continues the preparation after a reply to Weir's own message.
@@ -327,7 +327,7 @@ impl<X: Exchange> Engine<X> {
         welcome: &Welcome,
         io: &mut impl Io<X>,
     ) {
-        let peer = u16::try_from(self.config.global.peer_id).unwrap_or(0);
+        let peer = u16::try_from(self.context.config.global.peer_id).unwrap_or(0);
         let mut key = self.new_key(peer, io);
         let client = &self.clients[id];
         if peer == 0
@@ -341,10 +341,10 @@ impl<X: Exchange> Engine<X> {
         }
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
-        let news = &self.config.global.login_notify_message;
+        let news = &self.context.config.global.login_notify_message;
         backend::authentication_ok(&mut out);
         let client = &self.clients[id];
-        welcome.write(&client.vars, &self.names, &mut out);
+        welcome.write(&client.vars, &self.context.names, &mut out);
         if client.replication.is_none()
             && let Some(pool) = client.pool
         {
@@ -354,7 +354,7 @@ impl<X: Exchange> Engine<X> {
         client.key = key;
         let mut secret = (key as u32).to_be_bytes().to_vec();
         if client.key_form == KeyForm::Long {
-            secret.extend_from_slice(&cancel_key::tag(&self.seed, key));
+            secret.extend_from_slice(&cancel_key::tag(&self.context.seed, key));
         }
         backend::backend_key_data(&mut out, (key >> 32) as u32, &secret);
         if !news.is_empty() {
@@ -404,9 +404,9 @@ impl<X: Exchange> Engine<X> {
         let mut messages = Vec::new();
         for sql in texts {
             frontend::query(&mut messages, sql);
-            self.serial += 1;
+            self.context.serial += 1;
             let mut entry = Entry::new(Expect::Query, Verb::Internal);
-            entry.serial = self.serial;
+            entry.serial = self.context.serial;
             server.ledger.owe(entry);
         }
         server.own_error = None;

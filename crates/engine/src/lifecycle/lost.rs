@@ -153,7 +153,7 @@ impl<X: Exchange> Engine<X> {
         let (status, unanswered) = (loss.status_after(), loss.unanswered);
         let client = &mut self.clients[id];
         let server = &mut self.servers[on];
-        roll_back_values(id, client, server, &self.names, io);
+        roll_back_values(id, client, server, &self.context.names, io);
         if loss.is_unknown() {
             self.suppose_writes(&[id], io);
         }

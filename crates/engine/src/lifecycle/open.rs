@@ -119,8 +119,9 @@ impl<X: Exchange> Engine<X> {
             });
         let client = purpose.as_ref().and_then(ServerPurpose::client);
         let settings = self.settings(pool);
-        let may_use_keys =
-            |id: ClientId| may_use_keys(&self.config, settings, &self.clients[id].identity.user);
+        let may_use_keys = |id: ClientId| {
+            may_use_keys(&self.context.config, settings, &self.clients[id].identity.user)
+        };
         let is_others =
             settings.own_verifier().is_some() && client.is_some_and(|id| !may_use_keys(id));
         let server_secret = server_secret.filter(|_| !is_others);
@@ -196,7 +197,7 @@ impl<X: Exchange> Engine<X> {
         let mut parameters: Vec<(&str, &[u8])> =
             own.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         if let Some(client) = replicating {
-            parameters.extend(replication_parameters(&self.clients[client], &self.names));
+            parameters.extend(replication_parameters(&self.clients[client], &self.context.names));
         }
         if asks_report {
             parameters.push(state_report::ASK);
@@ -246,7 +247,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 Step::Refused(error) => return self.login_refused(id, error, io),
                 Step::Unable(why) => {
-                    let refusal = Some(why.refusal(self.config.global.error_codes));
+                    let refusal = Some(why.refusal(self.context.config.global.error_codes));
                     return self.open_failed(id, CloseReason::Text(&why.to_string()), refusal, io);
                 }
                 Step::Failed(reason) => {
@@ -313,7 +314,8 @@ impl<X: Exchange> Engine<X> {
     fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io<X>) -> Step {
         match code {
             backend::AUTHENTICATION => {
-                let is_trusted = self.config.global.server_tls_sslmode == SslMode::VerifyFull;
+                let is_trusted =
+                    self.context.config.global.server_tls_sslmode == SslMode::VerifyFull;
                 let server = &mut self.servers[id];
                 let view = self.pools.get(server.pool);
                 let settings = &view.expect("a worker knows its servers' pools").settings;
@@ -353,7 +355,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Step {
         match ParameterStatus::decode(body) {
             Ok(status) => {
-                let names = self.names.clone();
+                let names = self.context.names.clone();
                 let login = self.servers[id].login_mut();
                 if status.name == state_report::NAME {
                     // Clients never see this parameter.
@@ -407,7 +409,7 @@ impl<X: Exchange> Engine<X> {
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         let own_keys = challenged && settings.own_verifier().is_some();
         let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
-        let verifier = proven.map(|password| verifier_of(&self.config, password, io));
+        let verifier = proven.map(|password| verifier_of(&self.context.config, password, io));
         let server_secret =
             proven.map(|password| proven_secret(password, scram.as_ref(), startup_user(settings)));
         let mut welcome = Arc::new(welcome);

@@ -17,11 +17,11 @@ impl<X: Exchange> Engine<X> {
     /// `is_ours`: no other pool has a better right to the seat.
     pub(crate) fn place_one(&mut self, id: ServerId, is_ours: bool, io: &mut impl Io<X>) {
         let now = io.now();
-        let worker = self.worker;
+        let worker = self.context.worker;
         let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.servers[id];
         // After its login, a server serves its own pool for some time: the login was expensive.
         let is_ours = is_ours || now.saturating_sub(opened_at) < TURN;
-        let may_return = !self.has_successor;
+        let may_return = !self.context.has_successor;
         let servers = &mut self.servers;
         // Parking happens under the pool's lock, so no client can begin to wait in between.
         let next = self.exchange.pool(pool, |pool| {

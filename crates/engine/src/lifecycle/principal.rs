@@ -49,7 +49,7 @@ fn question(user: &str, database: &str) -> Vec<u8> {
 impl<X: Exchange> Engine<X> {
     /// Completes the login. If a check is due, an idle server is asked first.
     pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let (now, worker) = (io.now(), self.worker);
+        let (now, worker) = (io.now(), self.context.worker);
         let (parked, opens) = self.exchange.pool(pool, |pool| {
             pool.doubt_principal(now);
             let parked = pool.take_to_ask(worker, now);
@@ -165,7 +165,7 @@ impl<X: Exchange> Engine<X> {
     /// Has all workers apply what has changed in the pool.
     pub(crate) fn review_everywhere(&mut self, pool: PoolId) {
         for worker in (0..self.exchange.worker_count()).map(WorkerId) {
-            match worker == self.worker {
+            match worker == self.context.worker {
                 true => self.work.push_back(Work::Review(pool)),
                 false => self.exchange.post(worker, Mail::Review { pool }),
             }

@@ -110,9 +110,9 @@ impl<X: Exchange> Engine<X> {
         let ClientPhase::Login(login) = &*self.clients[id].phase else { return None };
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
-        let is_console = is_console(&self.config, database);
-        if self.config.global.auth_type == AuthType::Pam && !is_console {
-            let entry = self.config.database(database);
+        let is_console = is_console(&self.context.config, database);
+        if self.context.config.global.auth_type == AuthType::Pam && !is_console {
+            let entry = self.context.config.database(database);
             let asks = entry
                 .is_some_and(|entry| entry.auth_user.as_deref().is_some_and(|it| !it.is_empty()));
             if asks {
@@ -121,8 +121,9 @@ impl<X: Exchange> Engine<X> {
                 return Some(Step::Refuse(CONFIG_ERROR.into()));
             }
         }
-        let question = Question::new(&self.config, database, is_console, user)?;
-        let entry = question.database.as_deref().and_then(|name| self.config.database(name));
+        let question = Question::new(&self.context.config, database, is_console, user)?;
+        let entry =
+            question.database.as_deref().and_then(|name| self.context.config.database(name));
         let Some(entry) = entry else {
             let why = format!("authentication database \"{}\" is not configured.", question.shown);
             remark(id, &self.clients[id], Weight::Error, &why, io);
@@ -141,7 +142,7 @@ impl<X: Exchange> Engine<X> {
         let pool = self.pool_without_primary(pool).unwrap_or(pool);
         let asking = Asking { pool, query: question.query.into(), waiter: None };
         self.clients[id].login_mut().step = LoginStep::Asking(asking);
-        let worker = self.worker;
+        let worker = self.context.worker;
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, io);
         Some(Step::Done)
@@ -195,7 +196,7 @@ impl<X: Exchange> Engine<X> {
         let server = &self.servers[on];
         let at_login = &server.welcome.vars;
         let present = Present { vars: &server.vars, at_login, defaults: &[], given: Slots::ALL };
-        match at_login.difference(&present, &self.names, Order::WhoFirst) {
+        match at_login.difference(&present, &self.context.names, Order::WhoFirst) {
             Some(sql) => {
                 self.servers[on].phase.prepare(Preparation::Restore);
                 self.send_own_query(on, &sql, io);
@@ -310,7 +311,7 @@ impl<X: Exchange> Engine<X> {
         if !was_idle {
             return self.disconnect(id, CONFIG_ERROR, io);
         }
-        let worker = self.worker;
+        let worker = self.context.worker;
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, io);
     }

@@ -27,7 +27,7 @@ impl<X: Exchange> Engine<X> {
         // The first message of SASL has no proof.
         let is_proof =
             step.awaits() == Awaited::Password && !matches!(step, LoginStep::ExpectSaslInitial(_));
-        let delay = failure_delay(&self.config);
+        let delay = failure_delay(&self.context.config);
         if !is_proof || delay == 0 {
             return true;
         }
@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Counts a wrong proof of the client.
     pub(crate) fn note_wrong_proof(&mut self, id: ClientId, now: Micros) {
-        let delay = failure_delay(&self.config);
+        let delay = failure_delay(&self.context.config);
         let ClientPhase::Login(login) = &*self.clients[id].phase else { return };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         for worker in (0..self.exchange.worker_count()).map(WorkerId) {
-            if worker != self.worker {
+            if worker != self.context.worker {
                 self.exchange.post(worker, Mail::FreePlaces);
             }
         }

@@ -40,8 +40,8 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
         let login = self.clients[id].login_mut();
         let requested = login.requested.clone();
-        let config = self.config.clone();
-        let database = match is_console(&self.config, &requested.database) {
+        let config = self.context.config.clone();
+        let database = match is_console(&self.context.config, &requested.database) {
             true => config.proof_database(),
             false => &requested.database,
         };
@@ -49,7 +49,7 @@ impl<X: Exchange> Engine<X> {
             return Step::Refuse(no_database(database));
         };
         if self.is_proven(pool, password) {
-            return match self.clients[id].wants_console(&self.config) {
+            return match self.clients[id].wants_console(&self.context.config) {
                 true => self.prove_again(id, pool, password, io),
                 false => self.authenticated(id, io),
             };
@@ -73,7 +73,7 @@ impl<X: Exchange> Engine<X> {
         password: &[u8],
         io: &mut impl Io<X>,
     ) -> Step {
-        let worker = self.worker;
+        let worker = self.context.worker;
         if let Some(idle) = self.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
             self.clients[id].login_mut().begin_proof(pool, password);
             self.prove_soon(id, idle, io);
@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server that was opened for it has proven the client's password.
     pub(crate) fn proven(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        if !self.clients[id].wants_console(&self.config) {
+        if !self.clients[id].wants_console(&self.context.config) {
             return self.enter_pool(id, pool, io);
         }
         self.admit(id, io);
@@ -107,7 +107,7 @@ impl<X: Exchange> Engine<X> {
             // The user may also have lost the right to connect to the database.
             if judges_user(error) || matches!(error.sqlstate(), b"42501" | b"3D000" | b"55000") {
                 self.exchange.pool(pool, |pool| pool.proven = None);
-            } else if self.clients[id].wants_console(&self.config) {
+            } else if self.clients[id].wants_console(&self.context.config) {
                 let serial = self.clients[id].serial;
                 return self.work.push_back(Work::Admit { client: id, serial });
             }
@@ -124,7 +124,7 @@ impl<X: Exchange> Engine<X> {
     /// May this user, whose password PostgreSQL has accepted, change things on the console? A
     /// superuser can do anything to the only server behind it anyway.
     pub(crate) fn is_superuser(&mut self, user: &str) -> bool {
-        let database = self.config.proof_database().to_owned();
+        let database = self.context.config.proof_database().to_owned();
         let Some(pool) = self.find_pool(&database, user) else { return false };
         let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
         welcome.is_some_and(|welcome| {
@@ -141,7 +141,7 @@ impl<X: Exchange> Engine<X> {
 
     fn queue_proof(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
-        let worker = self.worker;
+        let worker = self.context.worker;
         match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => self.prove_soon(id, server, io),
             Grant::Queued { ticket, open } => {
@@ -170,7 +170,8 @@ impl<X: Exchange> Engine<X> {
         let LoginStep::Proving(proving) = &mut self.clients[id].login_mut().step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
-        if !self.clients[id].wants_console(&self.config) && self.is_proven(pool, &password) {
+        if !self.clients[id].wants_console(&self.context.config) && self.is_proven(pool, &password)
+        {
             self.servers[on].phase.unpark();
             // The server is placed first, so the client may find it in the pool.
             self.place(on, io);
@@ -192,20 +193,20 @@ impl<X: Exchange> Engine<X> {
 
     /// Does this pool lack a secret to open servers with?
     pub(crate) fn opens_by_proof(&mut self, pool: PoolId) -> bool {
-        self.config.access == AccessPolicy::ProvenByServer
+        self.context.config.access == AccessPolicy::ProvenByServer
             && self.exchange.pool(pool, |pool| pool.server_secret.is_none())
     }
 
     /// Does the client that has waited longest, whose login is next, belong to this worker?
     pub(crate) fn proves_first(&mut self, id: PoolId) -> bool {
-        let worker = self.worker;
+        let worker = self.context.worker;
         let first = self.exchange.pool(id, |pool| pool.first_waiter());
         first.is_some_and(|(owner, _)| owner == worker)
     }
 
     /// Opens the login of the client that has waited longest. A place and a seat are taken.
     pub(crate) fn connect_prover(&mut self, id: PoolId, io: &mut impl Io<X>) {
-        let worker = self.worker;
+        let worker = self.context.worker;
         // The first client may have left the queue while the seat was searched for.
         let first = self.exchange.pool(id, |pool| {
             let waiter = pool.oldest_waiter(worker)?;

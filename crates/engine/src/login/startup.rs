@@ -68,13 +68,13 @@ impl<X: Exchange> Engine<X> {
     ) -> Result<(), OwnError<'static>> {
         let peer = &self.clients[id].login_mut().peer;
         let is_bare = peer.secured.is_none() && !peer.local;
-        if is_bare && self.config.global.client_tls_sslmode.is_required() {
+        if is_bare && self.context.config.global.client_tls_sslmode.is_required() {
             return Err("SSL required".into());
         }
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let user =
             text(packet.get("user").filter(|user| !user.is_empty()).ok_or("no username supplied")?);
-        let user = self.config.hba.known_user(&user).to_owned();
+        let user = self.context.config.hba.known_user(&user).to_owned();
         let database = packet.get("database").filter(|name| !name.is_empty());
         let mut database = database.map_or_else(|| user.clone(), text);
         // PostgreSQL cuts longer names as well.
@@ -82,22 +82,23 @@ impl<X: Exchange> Engine<X> {
         if user.len() >= USER_LEN_MAX {
             let message = format!("login failed: db={database} user={user}");
             let (name, weight) = ((database.as_str(), "(nouser)"), Weight::Log);
-            if self.config.global.log_connections {
+            if self.context.config.global.log_connections {
                 io.event(Event::ClientRemark { client: id, name, weight, message: &message });
             }
             return Err("username too long".into());
         }
-        let is_console = is_console(&self.config, &database);
-        if self.drain.is_some_and(Drain::turns_newcomers_away) && !is_console {
+        let is_console = is_console(&self.context.config, &database);
+        if self.context.drain.is_some_and(Drain::turns_newcomers_away) && !is_console {
             return Err(OwnError::new(Cause::ShuttingDown, "pooler is shutting down"));
         }
         let replication = Replication::of(packet);
         let target =
             LoginTarget { replicates: replication.is_some(), database: &database, user: &user };
         let client = &self.clients[id];
-        let reader = Reader { id, client, target, config: &self.config, names: &self.names };
+        let reader =
+            Reader { id, client, target, config: &self.context.config, names: &self.context.names };
         let vars = reader.vars(packet, io)?;
-        let known_as = user_of_all(&self.config, &database);
+        let known_as = user_of_all(&self.context.config, &database);
         let requested = Arc::new(Identity { database, user });
         let identity = match &known_as {
             Ok(Some(known_as)) => {
@@ -107,7 +108,7 @@ impl<X: Exchange> Engine<X> {
             Ok(None) | Err(_) => requested.clone(),
         };
         let counts = self.count_client(id, &identity);
-        if counts.process > self.config.global.max_client_conn && !is_console {
+        if counts.process > self.context.config.global.max_client_conn && !is_console {
             self.uncount_client(id, &identity);
             self.want_places();
             return Err(OwnError::new(
@@ -172,12 +173,13 @@ impl<X: Exchange> Engine<X> {
         identity: &Identity,
     ) -> Result<(), OwnError<'static>> {
         // Operators are always let in.
-        if is_console(&self.config, &identity.database) && is_operator(&self.config, &identity.user)
+        if is_console(&self.context.config, &identity.database)
+            && is_operator(&self.context.config, &identity.user)
         {
             return Ok(());
         }
         let over = |count: u32, limit: u32| limit > 0 && count > limit;
-        let config = &self.config;
+        let config = &self.context.config;
         let limit = if over(counts.database, config.max_db_client_connections(&identity.database)) {
             "max_db_client_connections"
         } else if over(counts.user, config.max_user_client_connections(&identity.user)) {

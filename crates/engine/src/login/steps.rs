@@ -86,7 +86,7 @@ impl<X: Exchange> Engine<X> {
 
     fn startup_step(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
         let login = self.clients[id].login_mut();
-        if begins_tls(&self.config, login) {
+        if begins_tls(&self.context.config, login) {
             let said = std::mem::take(&mut login.buffer);
             return self.start_tls(id, TlsStart::Direct(said), io);
         }
@@ -108,7 +108,7 @@ impl<X: Exchange> Engine<X> {
             Ok(StartupRequest::Ssl) if login.peer.secured.is_some() => {
                 Step::Refuse("SSL req inside SSL".into())
             }
-            Ok(StartupRequest::Ssl) if offers_tls(&self.config, login) => {
+            Ok(StartupRequest::Ssl) if offers_tls(&self.context.config, login) => {
                 io.send_client(id, b"S");
                 self.start_tls(id, TlsStart::Asked, io)
             }
@@ -140,11 +140,12 @@ impl<X: Exchange> Engine<X> {
         let login = self.clients[id].login_mut();
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
-        if login.peer.same_user && user == "pgbouncer" && is_console(&self.config, database) {
+        if login.peer.same_user && user == "pgbouncer" && is_console(&self.context.config, database)
+        {
             // The user that runs Weir may use the console.
             return self.enter_console(id, true, io);
         }
-        if self.config.access == AccessPolicy::ProvenByServer {
+        if self.context.config.access == AccessPolicy::ProvenByServer {
             if !self.clients[id].login_mut().peer.loopback {
                 return Step::Refuse(OwnError::new(Cause::Rule, "login rejected"));
             }
@@ -158,9 +159,9 @@ impl<X: Exchange> Engine<X> {
         if let Some(step) = self.ask_about_user(id, io) {
             return step;
         }
-        let credential = self.credentials.of_user(&self.config, user);
-        if credential.is_none() && self.config.access == AccessPolicy::Configured {
-            remark_unknown(&self.config, id, self.clients[id].login_mut(), io);
+        let credential = self.credentials.of_user(&self.context.config, user);
+        if credential.is_none() && self.context.config.access == AccessPolicy::Configured {
+            remark_unknown(&self.context.config, id, self.clients[id].login_mut(), io);
         }
         self.challenge_user(id, credential, io)
     }
@@ -179,7 +180,7 @@ impl<X: Exchange> Engine<X> {
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
         let kind = login.replication.as_ref().map(|asked| asked.kind);
-        let alias = console::other_name(&self.config, database);
+        let alias = console::other_name(&self.context.config, database);
         let login = self.clients[id].login_mut();
         let visitor = Visitor {
             address: login.peer.rule_address(),
@@ -189,9 +190,11 @@ impl<X: Exchange> Engine<X> {
             alias,
             user,
         };
-        let mut challenge = challenge(Method::new(&self.config, &visitor), credential.as_deref());
+        let mut challenge =
+            challenge(Method::new(&self.context.config, &visitor), credential.as_deref());
         if credential.is_none() {
-            challenge = Decoy { config: &self.config, seed: &self.seed }.challenge(user, challenge);
+            challenge = Decoy { config: &self.context.config, seed: &self.context.seed }
+                .challenge(user, challenge);
         }
         let step = match challenge {
             Challenge::None => return self.authenticated(id, io),
@@ -215,10 +218,12 @@ impl<X: Exchange> Engine<X> {
                 LoginStep::ExpectMd5 { salt }
             }
             Challenge::Scram => {
-                let salt = Decoy { config: &self.config, seed: &self.seed }.salt_of(user);
-                let verifier = credential.and_then(|known| known.verifier(&self.config, salt));
+                let salt =
+                    Decoy { config: &self.context.config, seed: &self.context.seed }.salt_of(user);
+                let verifier =
+                    credential.and_then(|known| known.verifier(&self.context.config, salt));
                 let verifier = verifier.unwrap_or_else(|| {
-                    Decoy { config: &self.config, seed: &self.seed }.verifier(user)
+                    Decoy { config: &self.context.config, seed: &self.context.seed }.verifier(user)
                 });
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
@@ -305,11 +310,11 @@ impl<X: Exchange> Engine<X> {
         if password.is_empty() {
             return Step::Refuse("empty password returned by client".into());
         }
-        if self.config.access == AccessPolicy::ProvenByServer {
+        if self.context.config.access == AccessPolicy::ProvenByServer {
             return self.prove(id, password, io);
         }
         let login = self.clients[id].login_mut();
-        let decoy = Decoy { config: &self.config, seed: &self.seed };
+        let decoy = Decoy { config: &self.context.config, seed: &self.context.seed };
         let accepted = decoy.accepts_cleartext(login, password);
         self.verdict(id, accepted, wrong_password(), io)
     }
@@ -342,10 +347,10 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn authenticated(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
         let requested = self.clients[id].login_mut().requested.clone();
         let Identity { database, user } = &*requested;
-        if is_console(&self.config, database) {
-            let is_superuser =
-                self.config.access == AccessPolicy::ProvenByServer && self.is_superuser(user);
-            return match console::rights(&self.config, user, is_superuser) {
+        if is_console(&self.context.config, database) {
+            let is_superuser = self.context.config.access == AccessPolicy::ProvenByServer
+                && self.is_superuser(user);
+            return match console::rights(&self.context.config, user, is_superuser) {
                 Some(admin) => self.enter_console(id, admin, io),
                 None => Step::Refuse(not_allowed()),
             };
@@ -362,14 +367,14 @@ impl<X: Exchange> Engine<X> {
                 format!("database \"{database}\" is disabled"),
             ));
         }
-        if !may_connect(&self.config, self.settings(pool), user) {
+        if !may_connect(&self.context.config, self.settings(pool), user) {
             let text = format!("permission denied for database \"{database}\"");
             return Step::Refuse(OwnError::new(Cause::Privilege, text));
         }
         self.learn_answer(id, pool);
         self.learn_proof(id, pool);
         if self.exchange.pool(pool, |pool| pool.own_keys)
-            && !may_use_keys(&self.config, self.settings(pool), user)
+            && !may_use_keys(&self.context.config, self.settings(pool), user)
         {
             remark_own_keys(id, &self.clients[id], self.settings(pool), io);
             return Step::Refuse(no_keys());
@@ -406,7 +411,7 @@ impl<X: Exchange> Engine<X> {
             self.link_own(id, pool, io);
         } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
             let client = &mut self.clients[id];
-            complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
+            complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
             self.welcome(id, None, &welcome, io);
             if self.hand_off(id, pool, &welcome, io) {
                 return;
@@ -455,7 +460,7 @@ impl<X: Exchange> Engine<X> {
         user: &str,
         place: Place,
     ) -> Option<PoolId> {
-        let entry = self.config.database(database)?;
+        let entry = self.context.config.database(database)?;
         let user = entry.user.as_deref().unwrap_or(user);
         // Each login looks its pool up. The key keeps its memory.
         let mut key = std::mem::take(&mut self.sought);
@@ -469,8 +474,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the pool with exactly this key, whatever user its clients have.
     pub(crate) fn pool_of(&mut self, entry: &Database, key: &PoolKey) -> PoolId {
-        let (config, workers) = (&self.config, self.exchange.worker_count());
-        let closed = self.drain == Some(Drain::WaitForServers);
+        let (config, workers) = (&self.context.config, self.exchange.worker_count());
+        let closed = self.context.drain == Some(Drain::WaitForServers);
         let mut made = false;
         let id = self.exchange.find_pool(key, |id| {
             made = true;
@@ -482,7 +487,7 @@ impl<X: Exchange> Engine<X> {
             pool
         });
         self.view(id);
-        if made && !self.config.databases.contains_key(&entry.name) {
+        if made && !self.context.config.databases.contains_key(&entry.name) {
             self.new_autodb = Some(entry.name.clone());
         }
         id

@@ -108,7 +108,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn tend_listener(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let ends = self.drain == Some(Drain::WaitForServers);
+        let ends = self.context.drain == Some(Drain::WaitForServers);
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
         match &listener.stage {
             Stage::Closed => {

@@ -341,7 +341,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(own) = session.and_then(|session| session.listening.as_ref())
             && own.is_known()
         {
-            let who = Subscriber { worker: self.worker, client: id, serial: client.serial };
+            let who = Subscriber { worker: self.context.worker, client: id, serial: client.serial };
             let (pool, channels) = (own.pool, own.names());
             self.post_listener(pool, Mail::Unlisten { pool, who, channels });
         }
@@ -394,13 +394,13 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn subscriber(&self, id: ClientId) -> Subscriber {
-        Subscriber { worker: self.worker, client: id, serial: self.clients[id].serial }
+        Subscriber { worker: self.context.worker, client: id, serial: self.clients[id].serial }
     }
 
     /// Asks the listener for all channels that the client lacks.
     fn ask_listener(&mut self, id: ClientId) {
         let who = self.subscriber(id);
-        let request = self.next_serial();
+        let request = self.context.next_serial();
         let Some(own) = listening(&mut self.clients[id]) else { return };
         let names =
             |channels: &Carried| channels.all().iter().map(|one| one.name.clone()).collect();

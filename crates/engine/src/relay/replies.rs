@@ -116,7 +116,7 @@ impl<X: Exchange> Engine<X> {
         let whom = receivers(server, client);
         let out = Splice::new(input, &mut self.scratch);
         let mut replies =
-            Replies::new((input, out), whom, server, &self.names, &view.settings, now);
+            Replies::new((input, out), whom, server, &self.context.names, &view.settings, now);
         replies.news = news;
         let stop = replies.run();
         let (used, refused) = (replies.at, replies.refused);

@@ -173,10 +173,10 @@ impl<X: Exchange> Engine<X> {
             place: view.place,
             takes_turns,
             is_judged_read,
-            names: &self.names,
+            names: &self.context.names,
             stats: &mut view.stats,
             exchange: &mut self.exchange,
-            serial: &mut self.serial,
+            serial: &mut self.context.serial,
             now: io.now(),
             keeping,
             may_move,
@@ -186,7 +186,7 @@ impl<X: Exchange> Engine<X> {
             messages: 0,
             call: None,
         };
-        let global = &self.config.global;
+        let global = &self.context.config.global;
         let stop = requests.run(global.max_packet_size, global.disable_pqexec);
         if let Stop::Outdated(_) | Stop::Signal(_) = stop {
             requests.rewind();
@@ -269,7 +269,7 @@ impl<X: Exchange> Engine<X> {
         }
         // The traces were not examined while the client was in the middle of a message.
         let server = &mut self.servers[on];
-        doubt_changed_values(&self.clients[id], server, &self.names);
+        doubt_changed_values(&self.clients[id], server, &self.context.names);
         if server.has_traces() {
             return self.judge(id, on, io);
         }

@@ -236,7 +236,8 @@ impl<X: Exchange> Engine<X> {
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
         let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
         let client = &self.clients[id];
-        if let Some(other) = substitute(&statement, client, server, &self.names, &mut self.exchange)
+        if let Some(other) =
+            substitute(&statement, client, server, &self.context.names, &mut self.exchange)
         {
             if server.statements.is_sure(statement.id) {
                 return self.describe_copy(on, step, &statement, io);
@@ -290,7 +291,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         for expect in expected {
             let mut entry = Entry::new(*expect, Verb::Internal);
-            entry.serial = self.next_serial();
+            entry.serial = self.context.next_serial();
             entry.statement = statement;
             self.servers[on].ledger.owe(entry);
         }
@@ -302,7 +303,7 @@ impl<X: Exchange> Engine<X> {
     /// The answers to Renew or Confirm are complete. The client is readable if its batch is handled
     /// once more, or if it may go on with other messages.
     pub(crate) fn renewed(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        let serial = self.next_serial();
+        let serial = self.context.next_serial();
         let server = &mut self.servers[on];
         let failed = server.own_error.take().is_some();
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else {

@@ -203,7 +203,7 @@ impl<X: Exchange> Engine<X> {
         let since = waiter.map_or(client.request_at, |waiter| waiter.since);
         self.sessions.judge_again(id, serial, since);
         if let Some(waiter) = waiter {
-            let worker = self.worker;
+            let worker = self.context.worker;
             self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
         }
         self.clients[id].phase.leave_queue();
@@ -346,14 +346,14 @@ impl<X: Exchange> Engine<X> {
         first: Option<Need>,
     ) -> Choice {
         let schema = self.exchange.schema();
-        let random = scatter(self.next_serial());
+        let random = scatter(self.context.next_serial());
         let doubted_at = self.sessions.doubted_at(id, self.clients[id].serial);
         let (client, view) = (&self.clients[id], self.pools.get(writer));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
             return Choice::primary(Why::NoStandby, None);
         };
         let verdicts = self.verdicts.get_or_insert_with(|| {
-            let seed = u64::from_le_bytes(*self.seed.first_chunk().unwrap_or(&[0; 8]));
+            let seed = u64::from_le_bytes(*self.context.seed.first_chunk().unwrap_or(&[0; 8]));
             Box::new(sql::Cache::new(!seed, VERDICTS_MAX))
         });
         let catalog = &routing.catalog;
@@ -445,7 +445,7 @@ impl<X: Exchange> Engine<X> {
     /// Routes the requests again that have waited too long for a full pool of a reader. The time
     /// before they entered its queue does not count.
     pub(crate) fn leave_full_readers(&mut self, io: &mut impl Io<X>) {
-        let (worker, now) = (self.worker, io.now());
+        let (worker, now) = (self.context.worker, io.now());
         let has_waited = |client: &Client| {
             client.while_waiting.reader == ReaderPlace::Open
                 && matches!(*client.phase, ClientPhase::Waiting(waiter)
@@ -518,7 +518,7 @@ impl<X: Exchange> Engine<X> {
     /// Returns the pool of the same database and user at another place.
     pub(super) fn pool_at(&mut self, writer: PoolId, place: Place) -> PoolId {
         // A server there would need a client's password, which is not kept.
-        if self.config.access == AccessPolicy::ProvenByServer {
+        if self.context.config.access == AccessPolicy::ProvenByServer {
             return writer;
         }
         let view = self.view(writer);
@@ -530,7 +530,7 @@ impl<X: Exchange> Engine<X> {
             user: view.identity.user.clone(),
             place,
         };
-        let Some(entry) = self.config.database(&key.database) else { return writer };
+        let Some(entry) = self.context.config.database(&key.database) else { return writer };
         let reader = self.pool_of(&entry, &key);
         self.teach_reader(writer, reader);
         self.view(writer).readers.push((place, reader));
@@ -566,7 +566,7 @@ impl<X: Exchange> Engine<X> {
         if self.clients[id].pool == Some(pool) {
             return self.link(id, io);
         }
-        let (worker, values) = (self.worker, self.clients[id].digest());
+        let (worker, values) = (self.context.worker, self.clients[id].digest());
         let place = self.clients[id].while_waiting.reader;
         if place == ReaderPlace::Left {
             self.clients[id].while_waiting.reader = ReaderPlace::Open;
@@ -599,7 +599,7 @@ impl<X: Exchange> Engine<X> {
         values: Option<Digest>,
         now: Micros,
     ) -> Grant<X::Transport> {
-        let (worker, place) = (self.worker, self.view(pool).place);
+        let (worker, place) = (self.context.worker, self.view(pool).place);
         let changed_at = match (self.routing_of(id), place) {
             (Some(routing), Place::Reader(node)) => routing.role_change_at(node),
             (Some(_) | None, _) => 0,

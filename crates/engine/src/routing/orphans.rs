@@ -39,7 +39,7 @@ impl<X: Exchange> Engine<X> {
         let mut waiting: Vec<_> =
             waiting.filter_map(|id| Some((self.clients[id].wait()?.ticket, id))).collect();
         waiting.sort_unstable_by_key(|(ticket, _)| *ticket);
-        let worker = self.worker;
+        let worker = self.context.worker;
         for (_, id) in waiting {
             let client = &self.clients[id];
             let (serial, Some(Waiter { ticket, since, .. })) = (client.serial, client.wait())

@@ -28,7 +28,7 @@ impl<X: Exchange> Engine<X> {
         for (id, on) in held.collect::<Vec<_>>() {
             let server = &self.servers[on];
             let (pool, epoch) = (server.pool, server.epoch);
-            let is_leaving = server.doomed.is_some() || self.drain.is_some();
+            let is_leaving = server.doomed.is_some() || self.context.drain.is_some();
             if is_leaving || self.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
                 let server = &mut self.servers[on];
                 if let Some(view) = self.pools.get_mut(pool) {

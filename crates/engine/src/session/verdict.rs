@@ -256,7 +256,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let set_before = report.state_before();
-        let names = self.names.clone();
+        let names = self.context.names.clone();
         let is_in = |left: Option<&Left>, slot: usize| {
             let settings = left.and_then(|left| left.settings.as_ref());
             settings
@@ -323,7 +323,7 @@ impl<X: Exchange> Engine<X> {
         let before = session.before.take().unwrap_or_else(|| server.vars.clone());
         let followed = session.followed.take();
         let ended = Ended {
-            names: &self.names,
+            names: &self.context.names,
             left,
             channels,
             traces,
@@ -341,9 +341,9 @@ impl<X: Exchange> Engine<X> {
         let NewValues { there, own, given } = ended.values();
         let changed = there != *server.vars;
         client.given = given;
-        let there = self.shared_vars.share(Values::new(there));
-        let own = self.shared_vars.share(Values::new(own));
-        report_changes(id, &there, &own, &self.names, io);
+        let there = self.context.shared_vars.share(Values::new(there));
+        let own = self.context.shared_vars.share(Values::new(own));
+        report_changes(id, &there, &own, &self.context.names, io);
         self.servers[on].vars = there;
         self.clients[id].vars = own;
         changed

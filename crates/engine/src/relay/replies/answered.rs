@@ -124,7 +124,7 @@ impl<X: Exchange> Engine<X> {
             }
             return;
         }
-        doubt_changed_values(client, server, &self.names);
+        doubt_changed_values(client, server, &self.context.names);
         if server.has_traces() {
             server.session.own().traces.put_off = false;
             review_hold(server, view, now);

@@ -145,7 +145,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Due {
         let client = &self.clients[id];
         let server = &mut self.servers[on];
-        let shows = self.config.global.server_client_address;
+        let shows = self.context.config.global.server_client_address;
         let address = address_to_show(id, client, server, shows, io);
         let mut restoring = None;
         if !input.all().is_empty()
@@ -157,7 +157,7 @@ impl<X: Exchange> Engine<X> {
             }
             restoring = Some(Restoring::begin(sql, client, server));
         }
-        Due::Now(Preface::new(restoring, address.as_deref(), server, &mut self.serial))
+        Due::Now(Preface::new(restoring, address.as_deref(), server, &mut self.context.serial))
     }
 
     /// Restores the settings, and holds the request.
