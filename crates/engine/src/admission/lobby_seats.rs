@@ -21,10 +21,10 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let now = io.now();
-        if !self.exchange.limits(|limits| limits.may_order(starving, now)) {
+        if !self.pools.exchange.limits(|limits| limits.may_order(starving, now)) {
             return;
         }
-        self.exchange.pool(pool, |pool| {
+        self.pools.exchange.pool(pool, |pool| {
             if pool.idlest() == Some(idlest) {
                 pool.note_idlest(None);
             }
@@ -32,7 +32,7 @@ impl<X: Exchange> Engine<X> {
         let Idlest { server, serial, worker, .. } = idlest;
         match worker == self.context.worker {
             true => self.idled_in_lobby(server, serial, io),
-            false => self.exchange.post(worker, Mail::IdledInLobby { server, serial }),
+            false => self.pools.exchange.post(worker, Mail::IdledInLobby { server, serial }),
         }
     }
 
@@ -45,7 +45,7 @@ impl<X: Exchange> Engine<X> {
         // For each of these, all pools were searched for the one that has been idle for longest.
         let mut served = Vec::new();
         for pool in pools {
-            let wanted = self.exchange.pool(pool, |pool| pool.wanted());
+            let wanted = self.pools.exchange.pool(pool, |pool| pool.wanted());
             if wanted != 0 {
                 self.yield_one(pool, wanted, &mut served, io);
             }
@@ -61,9 +61,9 @@ impl<X: Exchange> Engine<X> {
     ) {
         let now = io.now();
         let Some(starving) = self.starving_for(pool, now) else {
-            return self.exchange.pool(pool, |pool| pool.unwant(wanted));
+            return self.pools.exchange.pool(pool, |pool| pool.unwant(wanted));
         };
-        if !self.exchange.pool(pool, |pool| pool.idlest().is_some()) {
+        if !self.pools.exchange.pool(pool, |pool| pool.idlest().is_some()) {
             return self.yield_busy(pool, now, io);
         }
         if !served.contains(&starving.claim.pool) {
@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
         let oldest = self.attending().filter(may_go);
         let oldest = oldest.min_by_key(|id| self.servers[*id].times.connected_at);
         if let Some(id) = oldest.filter(|_| !self.context.has_successor)
-            && self.exchange.limits(|limits| limits.may_order(rival, now))
+            && self.pools.exchange.limits(|limits| limits.may_order(rival, now))
         {
             send_off(&mut self.servers[id], io);
         }

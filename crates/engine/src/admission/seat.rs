@@ -78,8 +78,8 @@ impl<X: Exchange> Engine<X> {
     /// released.
     pub(crate) fn take_seat(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
         let now = io.now();
-        let claim = self.view(pool).claim(pool);
-        while let Err(denied) = self.exchange.limits(|limits| limits.seat(&claim, now)) {
+        let claim = self.pools.view(pool).claim(pool);
+        while let Err(denied) = self.pools.exchange.limits(|limits| limits.seat(&claim, now)) {
             let again = match denied {
                 Denied::Full(starving) => self.evict(&starving, io),
                 Denied::Behind => {
@@ -91,11 +91,11 @@ impl<X: Exchange> Engine<X> {
             if again {
                 continue;
             }
-            self.exchange.pool(pool, Pool::withdraw_opening);
+            self.pools.exchange.pool(pool, Pool::withdraw_opening);
             // Another worker may have offered a seat while we held the place, and removed the pool
             // from the queue. Then the pool must try again.
-            if self.exchange.limits(|limits| limits.will_be_fed(pool))
-                || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
+            if self.pools.exchange.limits(|limits| limits.will_be_fed(pool))
+                || !self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now))
             {
                 return false;
             }
@@ -106,20 +106,22 @@ impl<X: Exchange> Engine<X> {
     /// Opens a server that no client waits for, if there is a free seat.
     pub(crate) fn open_spare(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
-        let claim = self.view(pool).claim(pool);
-        if self.exchange.limits(|limits| limits.spare_seat(&claim, now)) {
+        let claim = self.pools.view(pool).claim(pool);
+        if self.pools.exchange.limits(|limits| limits.spare_seat(&claim, now)) {
             self.connect_server(pool, None, io);
         } else {
-            self.exchange.pool(pool, Pool::withdraw_opening);
+            self.pools.exchange.pool(pool, Pool::withdraw_opening);
         }
     }
 
     fn tell_of_reserve(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let worker = self.context.worker;
-        let (reserve, first) =
-            self.exchange.pool(pool, |pool| (pool.is_in_reserve(), pool.oldest_waiter(worker)));
+        let (reserve, first) = self
+            .pools
+            .exchange
+            .pool(pool, |pool| (pool.is_in_reserve(), pool.oldest_waiter(worker)));
         if reserve {
-            let identity = self.view(pool).identity.clone();
+            let identity = self.pools.view(pool).identity.clone();
             let first = first.map(|waiter| waiter.client);
             let name = first.map_or((&*identity.database, &*identity.user), |client| {
                 self.clients[client].name()
@@ -134,8 +136,8 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn evict(&mut self, starving: &Starving, io: &mut impl Io<X>) -> bool {
         loop {
             let mut oldest: Option<(Micros, PoolId, Spare)> = None;
-            for id in self.exchange.pool_ids() {
-                let spare = self.exchange.pool(id, |pool| {
+            for id in self.pools.exchange.pool_ids() {
+                let spare = self.pools.exchange.pool(id, |pool| {
                     let helps = starving.covers(&pool.key.database, &pool.key.user);
                     helps.then(|| Spare::of(pool, starving)).flatten()
                 });
@@ -154,7 +156,7 @@ impl<X: Exchange> Engine<X> {
                 }
             };
             // Another worker may have taken it meanwhile.
-            if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(serial)) {
+            if let Some(server) = self.pools.exchange.pool(pool, |pool| pool.evict(serial)) {
                 let id = self.attach(server, io);
                 self.servers[id].phase.unpark();
                 self.end_connection(id, CloseReason::Evicted, io);
@@ -171,7 +173,7 @@ impl<X: Exchange> Engine<X> {
         if self.is_starved_for(pool, io.now()) {
             return self.close_server(id, CloseReason::Evicted, io);
         }
-        self.exchange.pool(pool, |pool| pool.unwant(serial));
+        self.pools.exchange.pool(pool, |pool| pool.unwant(serial));
         self.place_one(id, false, io);
     }
 
@@ -182,14 +184,14 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the claim of a pool that starves for a seat of this pool, and whose clients wait.
     pub(crate) fn starving_for(&mut self, pool: PoolId, now: Micros) -> Option<Starving> {
-        let identity = self.view(pool).identity.clone();
+        let identity = self.pools.view(pool).identity.clone();
         while let Some((starving, since)) =
-            self.exchange.limits(|limits| limits.starving_for(&identity))
+            self.pools.exchange.limits(|limits| limits.starving_for(&identity))
         {
-            if self.exchange.pool(starving, |pool| pool.needs_seat(now)) {
-                return self.exchange.limits(|limits| limits.claim_of(starving).cloned());
+            if self.pools.exchange.pool(starving, |pool| pool.needs_seat(now)) {
+                return self.pools.exchange.limits(|limits| limits.claim_of(starving).cloned());
             }
-            self.exchange.limits(|limits| limits.forget(starving, since));
+            self.pools.exchange.limits(|limits| limits.forget(starving, since));
         }
         None
     }
@@ -202,23 +204,23 @@ impl<X: Exchange> Engine<X> {
         if self.rival(pool, now).is_some() {
             return self.close_server(id, CloseReason::Evicted, io);
         }
-        let identity = self.view(pool).identity.clone();
-        if self.exchange.limits(|limits| limits.starving_for(&identity)).is_none() {
-            self.exchange.pool(pool, |pool| pool.unwant(serial));
+        let identity = self.pools.view(pool).identity.clone();
+        if self.pools.exchange.limits(|limits| limits.starving_for(&identity)).is_none() {
+            self.pools.exchange.pool(pool, |pool| pool.unwant(serial));
         }
         self.place_one(id, true, io);
     }
 
     /// Returns a pool that starves, and has a better right to a seat of this pool.
     pub(crate) fn rival(&mut self, pool: PoolId, now: Micros) -> Option<PoolId> {
-        let identity = self.view(pool).identity.clone();
+        let identity = self.pools.view(pool).identity.clone();
         while let Some((rival, since)) =
-            self.exchange.limits(|limits| limits.better_claim(pool, &identity, now))
+            self.pools.exchange.limits(|limits| limits.better_claim(pool, &identity, now))
         {
-            if self.exchange.pool(rival, |pool| pool.needs_seat(now)) {
+            if self.pools.exchange.pool(rival, |pool| pool.needs_seat(now)) {
                 return Some(rival);
             }
-            self.exchange.limits(|limits| limits.forget(rival, since));
+            self.pools.exchange.limits(|limits| limits.forget(rival, since));
         }
         None
     }
@@ -226,28 +228,28 @@ impl<X: Exchange> Engine<X> {
     /// Counts a login that has succeeded or failed, so another server may be opened. The caller
     /// must call [`Engine::feed`] afterwards.
     pub(crate) fn opening_ended(&mut self) {
-        self.exchange.limits(Limits::opening_ended);
+        self.pools.exchange.limits(Limits::opening_ended);
     }
 
     /// Gives up the seat of a closed server.
     pub(crate) fn vacate(&mut self, pool: PoolId, now: Micros) {
-        let identity = self.view(pool).identity.clone();
-        self.exchange.limits(|limits| limits.vacate(pool, &identity, now));
+        let identity = self.pools.view(pool).identity.clone();
+        self.pools.exchange.limits(|limits| limits.vacate(pool, &identity, now));
     }
 
     /// Opens servers for pools that starved for a seat that is free now, or whose turn it is.
     pub(crate) fn feed(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        while let Some(pool) = self.exchange.limits(|limits| limits.next_fed(now)) {
-            self.view(pool);
-            if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+        while let Some(pool) = self.pools.exchange.limits(|limits| limits.next_fed(now)) {
+            self.pools.view(pool);
+            if self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
                 if self.seat_server(pool, io) {
                     self.work.push_back(Work::Connect(pool));
                 }
-            } else if self.exchange.pool(pool, |pool| pool.lobby_wants_seat(now)) {
+            } else if self.pools.exchange.pool(pool, |pool| pool.lobby_wants_seat(now)) {
                 self.work.push_back(Work::Attend(pool));
             } else {
-                self.exchange.limits(|limits| limits.let_go(pool));
+                self.pools.exchange.limits(|limits| limits.let_go(pool));
             }
         }
     }

@@ -41,7 +41,7 @@ impl<X: Exchange> Engine<X> {
             let Some(client) = self.clients.get_mut(id) else { continue };
             client.while_waiting.looked_at = true;
             let is_between = client.stream.remaining == 0;
-            let is_auto = client.pool.is_some_and(|pool| self.settings(pool).is_auto());
+            let is_auto = client.pool.is_some_and(|pool| self.pools.settings(pool).is_auto());
             if !is_between || !is_auto {
                 continue;
             }

@@ -31,7 +31,7 @@ impl<X: Exchange> Engine<X> {
         {
             return self.pass_cancel_on(id, &key, number, io);
         }
-        let workers = self.exchange.worker_count();
+        let workers = self.pools.exchange.worker_count();
         let requester = (self.context.worker, id, self.clients[id].serial);
         let others = self.ask_other_processes(&key, requester, io);
         let lobbies = u16::from(io.cancel_in_lobby(&key, requester));
@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
         io.cancel_console(&key);
         for worker in (0..workers).map(WorkerId) {
             if worker != self.context.worker {
-                self.exchange.post(worker, Mail::Cancel { key: key.clone(), requester });
+                self.pools.exchange.post(worker, Mail::Cancel { key: key.clone(), requester });
             }
         }
         self.cancel_asked(key, requester, io);
@@ -129,7 +129,7 @@ impl<X: Exchange> Engine<X> {
         frontend::cancel_request(&mut packet, server.key.pid, &server.key.secret);
         let (serial, pool) = (server.serial, server.pool);
         self.cancels.insert(cancel, Cancel::new(To::Server(on, serial), requester));
-        let identity = self.view(pool).identity.clone();
+        let identity = self.pools.view(pool).identity.clone();
         io.event(Event::CancelOpening { name: (&identity.database, &identity.user) });
         io.send_cancel(cancel, on, &packet);
     }
@@ -243,7 +243,9 @@ impl<X: Exchange> Engine<X> {
         if worker == self.context.worker {
             self.cancel_answered(client, serial, outcome, io);
         } else {
-            self.exchange.post(worker, Mail::CancelDone { requester: client, serial, outcome });
+            self.pools
+                .exchange
+                .post(worker, Mail::CancelDone { requester: client, serial, outcome });
         }
     }
 

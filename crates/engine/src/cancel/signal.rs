@@ -67,7 +67,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Asks all workers which client has the process id.
     pub(super) fn find_process(&mut self, id: ClientId, call: Call, io: &mut impl Io<X>) {
-        let missing = self.exchange.worker_count();
+        let missing = self.pools.exchange.worker_count();
         let step = Step::Find { missing, found: Found::Nobodys };
         let worker = self.context.worker;
         let client = &mut self.clients[id];
@@ -77,7 +77,7 @@ impl<X: Exchange> Engine<X> {
         let process_id = call.process_id;
         for worker in (0..missing).map(WorkerId) {
             if worker != self.context.worker {
-                self.exchange.post(worker, Mail::FindProcess { process_id, requester });
+                self.pools.exchange.post(worker, Mail::FindProcess { process_id, requester });
             }
         }
         self.process_asked(process_id, requester, io);
@@ -98,7 +98,9 @@ impl<X: Exchange> Engine<X> {
         if worker == self.context.worker {
             self.process_found(client, serial, found, io);
         } else {
-            self.exchange.post(worker, Mail::ProcessFound { requester: client, serial, found });
+            self.pools
+                .exchange
+                .post(worker, Mail::ProcessFound { requester: client, serial, found });
         }
     }
 
@@ -111,7 +113,7 @@ impl<X: Exchange> Engine<X> {
 
     fn owner(&self, id: ClientId) -> Option<Owner> {
         let client = self.clients.get(id)?;
-        let settings = self.settings(client.pool?).clone();
+        let settings = self.pools.settings(client.pool?).clone();
         Some(Owner { worker: self.context.worker, client: id, serial: client.serial, settings })
     }
 
@@ -139,7 +141,7 @@ impl<X: Exchange> Engine<X> {
             }
         };
         let pool = on.map_or(pool, |on| self.servers[on].pool);
-        let own = self.settings(pool);
+        let own = self.pools.settings(pool);
         if own.targets != owner.settings.targets {
             // It is a process of another machine or cluster.
             return self.decide_signal(id, Verdict::Unknown, io);
@@ -240,7 +242,9 @@ impl<X: Exchange> Engine<X> {
         if worker == self.context.worker {
             self.signal_asked((client, serial), terminates, requester, io);
         } else {
-            self.exchange.post(worker, Mail::Signal { client, serial, terminates, requester });
+            self.pools
+                .exchange
+                .post(worker, Mail::Signal { client, serial, terminates, requester });
         }
     }
 

@@ -27,7 +27,7 @@ impl<X: Exchange> Engine<X> {
             return None;
         }
         let login = Login::new(peer, self.nobody.clone());
-        let serial = self.exchange.next_connection();
+        let serial = self.pools.exchange.next_connection();
         Some(self.clients.insert(Client::new(serial, login, connected_at)))
     }
 
@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
                 let Some(pool) = client.pool else { return false };
                 client.request_at = now;
                 let (worker, values) = (self.context.worker, client.digest());
-                let grant = self.exchange.pool(pool, |pool| match pool.settings.routing {
+                let grant = self.pools.exchange.pool(pool, |pool| match pool.settings.routing {
                     Some(_) => None,
                     None => Some(pool.request(worker, id, values, now)),
                 });
@@ -187,7 +187,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Option<ServerId> {
         let worker = self.context.worker;
         let is_it = |parked: &Parked<_>| is_it(&parked.transport);
-        let parked = self.exchange.pool(pool, |pool| pool.take_parked(worker, is_it))?;
+        let parked = self.pools.exchange.pool(pool, |pool| pool.take_parked(worker, is_it))?;
         let id = self.attach(parked, io);
         self.servers[id].phase.unpark();
         Some(id)
@@ -234,13 +234,13 @@ impl<X: Exchange> Engine<X> {
         self.watch = Watch::configured(self.watch.take(), &config);
         self.context.reload(config);
         self.credentials.clear();
-        self.exchange.limits(|limits| limits.guesses.clear());
-        for (id, view) in self.pools.iter_mut() {
-            let settings = self.exchange.pool(id, |pool| pool.settings.clone());
+        self.pools.exchange.limits(|limits| limits.guesses.clear());
+        for (id, view) in self.pools.views.iter_mut() {
+            let settings = self.pools.exchange.pool(id, |pool| pool.settings.clone());
             if settings.forced_user {
-                self.changed_user.retain(|pool| *pool != id);
+                self.pools.changed_user.retain(|pool| *pool != id);
             } else if view.settings.forced_user {
-                self.changed_user.push(id);
+                self.pools.changed_user.push(id);
             }
             view.settings = settings;
         }

@@ -20,8 +20,8 @@ use crate::shell::{Exchange, Io};
 impl<X: Exchange> Engine<X> {
     /// Returns everything that an operator may want to see of this worker.
     pub fn report(&mut self, now: Micros) -> Report {
-        let known = self.pools.ids().into_iter();
-        let epochs = known.map(|id| (id, self.exchange.pool(id, |pool| pool.epoch())));
+        let known = self.pools.views.ids().into_iter();
+        let epochs = known.map(|id| (id, self.pools.exchange.pool(id, |pool| pool.epoch())));
         let epochs: HashMap<PoolId, u64> = epochs.collect();
         let clients = self.clients.iter().map(|(id, client)| {
             let server = client.server.and_then(|on| self.servers.get(on));
@@ -43,14 +43,15 @@ impl<X: Exchange> Engine<X> {
             free_clients: self.clients.free_slots(),
             servers: servers.collect(),
             cancels: self.cancel_rows(),
-            stats: self.pools.iter().map(|(id, view)| (id, view.stats)).collect(),
+            stats: self.pools.views.iter().map(|(id, view)| (id, view.stats)).collect(),
             watched: self.watch.as_ref().map(|watch| watch.watched()).unwrap_or_default(),
         }
     }
 
     /// The figures of this worker's pools. Costs a look at each client and each server.
     pub fn figures(&self, now: Micros) -> Figures {
-        let places = self.pools.iter().map(|(id, _)| id.0 as usize + 1).max().unwrap_or_default();
+        let places =
+            self.pools.views.iter().map(|(id, _)| id.0 as usize + 1).max().unwrap_or_default();
         let mut tally = Tally::new(places);
         for (_, client) in self.clients.iter() {
             tally.count_client(client);
@@ -58,14 +59,14 @@ impl<X: Exchange> Engine<X> {
         for (_, server) in self.servers.iter() {
             tally.count_server(server, self.client_at(server), self.pool_mode(server.pool), now);
         }
-        let pools = self.pools.iter().map(|(id, view)| (id, tally.pool(id, view))).collect();
+        let pools = self.pools.views.iter().map(|(id, view)| (id, tally.pool(id, view))).collect();
         Figures { clients: tally.clients_without_pool(), failures: self.failures, pools }
     }
 
     /// Returns the pulse of each pool that this worker knows.
     pub fn pulses(&self) -> Vec<(PoolId, Pulse)> {
         let new = |stats| Pulse { stats, ..Pulse::default() };
-        let known = self.pools.iter();
+        let known = self.pools.views.iter();
         let mut pulses: Vec<_> = known.map(|(id, view)| (id, new(view.stats))).collect();
         for (_, server) in self.servers.iter() {
             // Pools are in the order of their numbers.
@@ -174,17 +175,17 @@ impl<X: Exchange> Engine<X> {
 
     /// None if there is a server, or the last attempt to open one has not failed.
     fn describe_failure(&mut self, pool: PoolId) -> Option<String> {
-        let failure = self.exchange.pool(pool, |pool| match &pool.failure {
+        let failure = self.pools.exchange.pool(pool, |pool| match &pool.failure {
             Some(failure) if pool.has_none_open() => Some(failure.clone()),
             Some(_) | None => None,
         })?;
-        Some(waits::describe_failure(&failure, &self.view(pool).identity))
+        Some(waits::describe_failure(&failure, &self.pools.view(pool).identity))
     }
 
     fn describe_holders(&mut self, pool: PoolId, user: &str, io: &impl Io<X>) -> String {
         let (busy, limit) =
-            self.exchange.pool(pool, |pool| (pool.busy_servers(), pool.settings.size));
-        let identity = self.view(pool).identity.clone();
+            self.pools.exchange.pool(pool, |pool| (pool.busy_servers(), pool.settings.size));
+        let identity = self.pools.view(pool).identity.clone();
         let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
         let holders = own.filter_map(|(_, server)| {
             Some(Holder::new(server.client?, self.client_at(server)?, server))
@@ -198,6 +199,6 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn pool_mode(&self, pool: PoolId) -> Option<PoolMode> {
-        self.pools.get(pool).map(|view| view.settings.mode)
+        self.pools.views.get(pool).map(|view| view.settings.mode)
     }
 }

@@ -12,8 +12,8 @@ impl<X: Exchange> Engine<X> {
     /// to this worker, no worker could close it.
     fn was_cut(&mut self, on: ServerId) -> bool {
         let Server { pool, epoch, .. } = *self.servers[on];
-        let is_clustered = self.settings(pool).cluster.is_some();
-        is_clustered && self.exchange.pool(pool, |pool| pool.is_cut(epoch))
+        let is_clustered = self.pools.settings(pool).cluster.is_some();
+        is_clustered && self.pools.exchange.pool(pool, |pool| pool.is_cut(epoch))
     }
 
     /// Closes such a server. The client that was to get it waits again, at its old place.
@@ -25,7 +25,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let values = self.clients[waiter.client].digest();
-        match self.exchange.pool(pool, |pool| pool.requeue(worker, waiter, values, now)) {
+        match self.pools.exchange.pool(pool, |pool| pool.requeue(worker, waiter, values, now)) {
             Grant::Server(server) => {
                 let id = self.attach(server, io);
                 self.join_or_place(waiter, id, io);
@@ -55,7 +55,7 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             Mail::Prove { pool } => {
-                if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+                if self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
                     self.open_server(pool, io);
                 }
             }

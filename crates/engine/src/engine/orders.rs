@@ -20,10 +20,10 @@ impl<X: Exchange> Engine<X> {
         self.move_clients(io);
         self.review_listeners(io);
         self.finish(io);
-        for id in self.pools.ids() {
-            let settings = self.exchange.pool(id, |pool| pool.settings.clone());
+        for id in self.pools.views.ids() {
+            let settings = self.pools.exchange.pool(id, |pool| pool.settings.clone());
             if settings.cluster.is_some() {
-                self.view(id).settings = settings;
+                self.pools.view(id).settings = settings;
                 self.cut_servers(id, io);
             }
             self.review_pool(id, io);
@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn review_pool(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let (now, worker) = (io.now(), self.context.worker);
         let (gate, condemned) =
-            self.exchange.pool(id, |pool| (pool.gate(), pool.take_condemned(worker)));
+            self.pools.exchange.pool(id, |pool| (pool.gate(), pool.take_condemned(worker)));
         self.close_parked(condemned, io);
         self.end_logins(id, io);
         self.review_attending(id, io);
@@ -49,6 +49,7 @@ impl<X: Exchange> Engine<X> {
         self.welcome_waiting(id, io);
         self.serve_backlog(id, io);
         let open = self
+            .pools
             .exchange
             .pool(id, |pool| pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now));
         if open {
@@ -64,7 +65,7 @@ impl<X: Exchange> Engine<X> {
                 continue;
             };
             let is_open = standing == Standing::LoggedIn;
-            if is_open && self.exchange.pool(pool, |pool| pool.is_cut(epoch)) {
+            if is_open && self.pools.exchange.pool(pool, |pool| pool.is_cut(epoch)) {
                 self.lose_server(server, CloseReason::PrimaryChanged, io);
             }
         }
@@ -73,9 +74,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes all pools again: logging-in clients may have created one since the shutdown began.
     pub(crate) fn close_gates(&mut self) {
-        for id in self.exchange.pool_ids() {
+        for id in self.pools.exchange.pool_ids() {
             let gate = Gate::Closed(CloseReason::ShuttingDown);
-            self.exchange.pool(id, |pool| pool.set_gate(gate));
+            self.pools.exchange.pool(id, |pool| pool.set_gate(gate));
         }
     }
 
@@ -83,11 +84,11 @@ impl<X: Exchange> Engine<X> {
     /// be closed, or the clients would come back.
     pub fn kill(&mut self, dies: impl Fn(&str) -> bool, io: &mut impl Io<X>) {
         let worker = self.context.worker;
-        for id in self.pools.ids() {
-            if !dies(&self.view(id).identity.database) {
+        for id in self.pools.views.ids() {
+            if !dies(&self.pools.view(id).identity.database) {
                 continue;
             }
-            let parked = self.exchange.pool(id, |pool| pool.take_home(worker));
+            let parked = self.pools.exchange.pool(id, |pool| pool.take_home(worker));
             let parked = parked.into_iter().map(|server| (server, CloseReason::DatabaseRemoved));
             self.close_parked(parked.collect(), io);
             // A client that leaves a busy server ends it, and the log would have that reason.
@@ -122,19 +123,20 @@ impl<X: Exchange> Engine<X> {
     /// Forgets pools that have neither clients nor servers. Their numbers may be used again.
     pub fn forget_pools(&mut self, pools: &[PoolId]) {
         for id in pools {
-            self.pools.remove(*id);
+            self.pools.views.remove(*id);
             self.transactions.forget(*id);
             self.listeners.remove(id);
             self.watch.iter_mut().for_each(|watch| watch.forget_pool(*id));
         }
-        self.changed_user.retain(|id| !pools.contains(id));
-        self.exchange.pools_forgotten();
+        self.pools.changed_user.retain(|id| !pools.contains(id));
+        self.pools.exchange.pools_forgotten();
     }
 
     /// Gives the servers that were parked while the pool was held to the clients that waited.
     fn serve_backlog(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let worker = self.context.worker;
-        while let Some((waiter, server)) = self.exchange.pool(id, |pool| pool.match_waiting(worker))
+        while let Some((waiter, server)) =
+            self.pools.exchange.pool(id, |pool| pool.match_waiting(worker))
         {
             let server = self.attach(server, io);
             self.join_waiter(waiter.client, server, io);
@@ -167,7 +169,7 @@ impl<X: Exchange> Engine<X> {
         for (server, standing) in standings(&self.servers, pool) {
             let Standing::Login { listens } = standing else { continue };
             let epoch = self.servers[server].epoch;
-            let why = self.exchange.pool(pool, |pool| match listens {
+            let why = self.pools.exchange.pool(pool, |pool| match listens {
                 true => unfit_to_listen(pool, epoch),
                 false => unfit(pool, epoch),
             });
@@ -181,7 +183,7 @@ impl<X: Exchange> Engine<X> {
     fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
         let now = io.now();
         let server = self.servers.remove(id);
-        let identity = self.view(server.pool).identity.clone();
+        let identity = self.pools.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, why, io);
         io.close_server(id);
         self.opening_ended();
@@ -191,7 +193,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(ServerPurpose::Attend { .. }) = purpose {
             self.attending_ended(pool, epoch, serial, false, io);
         }
-        let open = self.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
+        let open = self.pools.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
         self.vacate(pool, now);
         if listens {
             self.forget_listener(pool, (now, 0));

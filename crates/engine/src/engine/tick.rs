@@ -51,7 +51,7 @@ impl<X: Exchange> Engine<X> {
         self.tend_attending(io);
         self.finish(io);
         self.make_warm_pools();
-        for pool in self.pools.ids() {
+        for pool in self.pools.views.ids() {
             self.tend_pool(pool, io);
             self.finish(io);
         }
@@ -128,11 +128,11 @@ impl<X: Exchange> Engine<X> {
     /// Disconnects clients that have waited for a primary of their cluster for `failover_wait`.
     fn expire_without_primary(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        for pool in self.pools.ids() {
-            let settings = self.settings(pool);
+        for pool in self.pools.views.ids() {
+            let settings = self.pools.settings(pool);
             let Some(cluster) = settings.cluster.clone() else { continue };
             let limit = settings.failover_wait;
-            let Some(outage) = self.exchange.pool(pool, |pool| {
+            let Some(outage) = self.pools.exchange.pool(pool, |pool| {
                 let is_shut = pool.gate() == Gate::NoPrimary;
                 pool.outage.clone().filter(|outage| is_shut && !outage.is_ordered())
             }) else {
@@ -153,7 +153,7 @@ impl<X: Exchange> Engine<X> {
     fn keeps_for_long(&self, client: &Client, now: Micros) -> bool {
         let server = client.server.and_then(|on| self.servers.get(on));
         server.is_some_and(|server| {
-            let limit = self.settings(server.pool).pin_timeout;
+            let limit = self.pools.settings(server.pool).pin_timeout;
             let is_idle = client.transaction_at == 0 && server.is_clean();
             let is_pinned =
                 server.session.pinned.as_ref().is_some_and(|one| one.pins != Pins::DRAWN);
@@ -164,14 +164,14 @@ impl<X: Exchange> Engine<X> {
     /// Returns `query_timeout` of the client's pool. Waiting for a server is part of the client's
     /// query.
     fn query_limit(&self, client: &Client) -> Micros {
-        client.pool.map_or(0, |pool| self.settings(pool).query_timeout)
+        client.pool.map_or(0, |pool| self.pools.settings(pool).query_timeout)
     }
 
     /// Returns `query_wait_timeout` of the client's user, else of its database, else the global
     /// one.
     pub(crate) fn wait_limit(&self, client: &Client) -> Micros {
         let own = self.personal(client).and_then(|user| user.query_wait_timeout);
-        let pools = || client.pool.map_or(0, |pool| self.settings(pool).query_wait_timeout);
+        let pools = || client.pool.map_or(0, |pool| self.pools.settings(pool).query_wait_timeout);
         own.map_or_else(pools, micros)
     }
 
@@ -227,7 +227,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let mut expired: Vec<(ServerId, CloseReason<'static>)> = Vec::new();
         for (id, server) in self.servers.iter() {
-            let settings = self.settings(server.pool);
+            let settings = self.pools.settings(server.pool);
             let client = server.client.and_then(|id| self.clients.get(id));
             let why = match (&*server.phase, client) {
                 // PgBouncer's texts: one for a network that does not answer, one for a server.
@@ -315,7 +315,7 @@ impl<X: Exchange> Engine<X> {
             .map(|(id, server)| (id, server.pool, server.epoch))
             .collect();
         for (id, pool, epoch) in candidates {
-            if self.exchange.pool(pool, |pool| pool.epoch()) != epoch {
+            if self.pools.exchange.pool(pool, |pool| pool.epoch()) != epoch {
                 self.lose_server(id, CloseReason::ConfigurationChanged, io);
             }
         }
@@ -325,9 +325,9 @@ impl<X: Exchange> Engine<X> {
     /// and for `min_pool_size`.
     fn tend_pool(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
-        let settings = self.settings(id).clone();
+        let settings = self.pools.settings(id).clone();
         let worker = self.context.worker;
-        let (taken, waits) = self.exchange.pool(id, |pool| {
+        let (taken, waits) = self.pools.exchange.pool(id, |pool| {
             (pool.take_expired(worker, now), pool.oldest_waiter(worker).is_some())
         });
         let attach = |(server, why)| {
@@ -342,14 +342,14 @@ impl<X: Exchange> Engine<X> {
         if waits {
             self.go_on_opening(id, io);
         }
-        if let Some(parked) = self.exchange.pool(id, |pool| pool.take_to_ask(worker, now)) {
+        if let Some(parked) = self.pools.exchange.pool(id, |pool| pool.take_to_ask(worker, now)) {
             let on = self.attach(parked, io);
             self.ask_principal(on, None, io);
         }
         // A spare server is not opened without a free seat, and must not delay servers for waiting
         // clients.
         let fills = self.context.drain.is_none() && settings.min_size > 0;
-        if fills && self.exchange.pool(id, |pool| pool.reserve_spare(now)) {
+        if fills && self.pools.exchange.pool(id, |pool| pool.reserve_spare(now)) {
             self.open_spare(id, io);
         }
     }

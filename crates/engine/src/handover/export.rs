@@ -222,7 +222,7 @@ impl<X: Exchange> Engine<X> {
     pub fn may_move(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         // The records do not say that a client has logged in as a former role.
-        let view = client.pool.and_then(|pool| self.pools.get(pool));
+        let view = client.pool.and_then(|pool| self.pools.views.get(pool));
         if view.is_some_and(|view| view.role_changes != client.role_changes) {
             return false;
         }
@@ -272,7 +272,7 @@ impl<X: Exchange> Engine<X> {
         mut takes_parked: impl FnMut(&X::Transport) -> bool,
     ) -> (WorkerRecords, Exported) {
         for (_, server) in self.servers.iter() {
-            if let Some(view) = self.pools.get_mut(server.pool) {
+            if let Some(view) = self.pools.views.get_mut(server.pool) {
                 remember_setting_names(server, view);
             }
         }
@@ -289,7 +289,7 @@ impl<X: Exchange> Engine<X> {
             let mut record = writer.client(client);
             if let Some(on) = client.server {
                 let server = &self.servers[on];
-                let epoch = self.exchange.pool(server.pool, |pool| pool.epoch());
+                let epoch = self.pools.exchange.pool(server.pool, |pool| pool.epoch());
                 record.server = Some(writer.server(server, epoch, Some(client)));
             }
             writer.records.clients.push(record);
@@ -297,8 +297,8 @@ impl<X: Exchange> Engine<X> {
             exported.clients.push(ExportedClient { id, serial, server });
         }
         let worker = self.context.worker;
-        for id in self.exchange.pool_ids() {
-            self.exchange.pool(id, |pool| {
+        for id in self.pools.exchange.pool_ids() {
+            self.pools.exchange.pool(id, |pool| {
                 let epoch = pool.epoch();
                 for Parked { server, transport } in pool.idle_at(worker) {
                     if takes_parked(transport) {
@@ -310,13 +310,15 @@ impl<X: Exchange> Engine<X> {
             });
         }
         for (id, server) in self.servers.iter() {
-            if let Some(record) = Self::attending_record(&mut self.exchange, server, &mut writer) {
+            if let Some(record) =
+                Self::attending_record(&mut self.pools.exchange, server, &mut writer)
+            {
                 exported.attending.push((id, record.serial));
                 writer.records.attending.push(record);
             }
         }
         writer.records.serial = self.context.serial;
-        let customs = self.pools.iter().map(|(id, view)| view.history.customs_record(id.0));
+        let customs = self.pools.views.iter().map(|(id, view)| view.history.customs_record(id.0));
         let is_empty = |record: &CustomsRecord| {
             *record == CustomsRecord { pool: record.pool, ..CustomsRecord::default() }
         };
@@ -341,7 +343,7 @@ impl<X: Exchange> Engine<X> {
     pub fn export_attending(&mut self, id: ServerId, serial: u64) -> Option<WorkerRecords> {
         let server = self.servers.get(id).filter(|server| server.serial == serial)?;
         let mut writer = RecordWriter::default();
-        let record = Self::attending_record(&mut self.exchange, server, &mut writer)?;
+        let record = Self::attending_record(&mut self.pools.exchange, server, &mut writer)?;
         writer.records.attending.push(record);
         writer.records.serial = self.context.serial;
         Some(writer.records)
@@ -372,11 +374,11 @@ impl<X: Exchange> Engine<X> {
         self.keys.remove(&client.key);
         self.end_listening(id, &client);
         if client.counted {
-            self.exchange.limits(|limits| limits.client_left(&client.identity));
+            self.pools.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         if let Some(pool) = client.pool {
             let worker = self.context.worker;
-            self.exchange.pool(pool, |pool| {
+            self.pools.exchange.pool(pool, |pool| {
                 pool.clients -= 1;
                 if let ClientPhase::Waiting(waiter) = &*client.phase {
                     pool.forget(worker, waiter.ticket);
@@ -393,8 +395,8 @@ impl<X: Exchange> Engine<X> {
     fn cede_parked(&mut self, id: PoolId, serial: u64, now: Micros) -> Option<X::Transport> {
         let worker = self.context.worker;
         let is_it = |parked: &Parked<_>| parked.server.serial == serial;
-        let parked = self.exchange.pool(id, |pool| pool.take_parked(worker, is_it))?;
-        self.view(id);
+        let parked = self.pools.exchange.pool(id, |pool| pool.take_parked(worker, is_it))?;
+        self.pools.view(id);
         self.forget_server(&parked.server, now);
         Some(parked.transport)
     }
@@ -405,14 +407,14 @@ impl<X: Exchange> Engine<X> {
         }
         let server = self.servers.remove(id);
         if let ServerPhase::Attending { came: true, .. } = *server.phase {
-            self.exchange.pool(server.pool, |pool| pool.attending_gone(server.epoch));
+            self.pools.exchange.pool(server.pool, |pool| pool.attending_gone(server.epoch));
         }
         self.forget_server(&server, now);
         true
     }
 
     fn forget_server(&mut self, server: &Server, now: Micros) {
-        self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
+        self.pools.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
         self.vacate(server.pool, now);
     }
 

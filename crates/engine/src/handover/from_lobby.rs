@@ -46,7 +46,7 @@ impl<X: Exchange> Engine<X> {
     pub fn take_from_lobby(&mut self, leaver: LobbyLeaver, now: Micros) -> ClientId {
         let LobbyLeaver { guest, server, serial, state, channels } = leaver;
         let pool = guest.pool;
-        self.view(pool);
+        self.pools.view(pool);
         let login = Login::new(Peer::default(), guest.identity);
         let mut client = Client::new(guest.serial, login, guest.connected_at);
         client.phase.restore(Restored::Idle);
@@ -54,7 +54,7 @@ impl<X: Exchange> Engine<X> {
         client.pool = Some(pool);
         let found = self.servers.get(server).filter(|found| found.serial == serial);
         let epoch = found.map_or(u64::MAX, |found| found.epoch);
-        client.role_changes = self.exchange.pool(pool, |pool| pool.role_changes_at(epoch));
+        client.role_changes = self.pools.exchange.pool(pool, |pool| pool.role_changes_at(epoch));
         client.key = guest.key;
         client.key_form = if guest.tag.is_empty() { KeyForm::Short } else { KeyForm::Long };
         client.request_at = now;
@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
     fn take_settings(&mut self, id: ClientId, text: &[u8]) {
         let welcome = self.clients[id]
             .pool
-            .and_then(|pool| self.exchange.pool(pool, |pool| pool.welcome.clone()));
+            .and_then(|pool| self.pools.exchange.pool(pool, |pool| pool.welcome.clone()));
         let welcome = welcome.unwrap_or_default();
         let mut given = Slots::default();
         let startup = vars_of(&self.context.names, text, b'd', &welcome, &mut given);
@@ -110,7 +110,7 @@ impl<X: Exchange> Engine<X> {
             let Some((named, types)) = state_report::pair_of(pair).and_then(statement) else {
                 continue;
             };
-            let statement = self.exchange.intern(&named.value, &types, context);
+            let statement = self.pools.exchange.intern(&named.value, &types, context);
             statements.import(named.name.into(), statement, self.context.next_serial(), None);
         }
         let mut unnamed_parse = Vec::new();
@@ -145,7 +145,7 @@ impl<X: Exchange> Engine<X> {
         let Some(server) = found.filter(|server| server.serial == serial) else { return false };
         let ServerPhase::Attending { came, .. } = *server.phase else { return false };
         let (pool, epoch) = (server.pool, server.epoch);
-        self.exchange.pool(pool, |pool| {
+        self.pools.exchange.pool(pool, |pool| {
             if came {
                 pool.attending_gone(epoch);
             }

@@ -167,13 +167,15 @@ impl<X: Exchange> Engine<X> {
             let place = record.place;
             let found = self.find_pool_at(&database, &user, place);
             let leads_there = !tables.lacks_names
-                && found.is_some_and(|id| self.settings(id).destination() == record.destination);
-            let has_mode = found.is_some_and(|id| self.settings(id).mode.word() == record.mode);
+                && found
+                    .is_some_and(|id| self.pools.settings(id).destination() == record.destination);
+            let has_mode =
+                found.is_some_and(|id| self.pools.settings(id).mode.word() == record.mode);
             let is_same = leads_there && has_mode;
             // The login does not depend on the mode.
             if let (true, Some(id)) = (leads_there, found) {
                 let welcome = record.welcome.as_ref().map(|welcome| tables.welcome_of(welcome));
-                self.exchange.pool(id, |pool| record.teach(pool, welcome));
+                self.pools.exchange.pool(id, |pool| record.teach(pool, welcome));
             }
             tables.pools.push(Some(Destination { database, user, place, is_same }));
         }
@@ -198,20 +200,20 @@ impl<X: Exchange> Engine<X> {
         let on = on.and_then(|server| self.import_server(server, unnamed, tables));
         let identity = Arc::new(Identity { database: record.database, user: record.user });
         let identity = pool
-            .map(|pool| self.view(pool).identity.clone())
+            .map(|pool| self.pools.view(pool).identity.clone())
             .filter(|pools| **pools == *identity)
             .unwrap_or(identity);
         if record.is_counted {
-            self.exchange.limits(|limits| limits.client_came(&identity));
+            self.pools.exchange.limits(|limits| limits.client_came(&identity));
         }
         let entered = pool.map(|pool| {
-            self.exchange.pool(pool, |pool| {
+            self.pools.exchange.pool(pool, |pool| {
                 pool.enter();
                 pool.role_changes()
             })
         });
         let role_changes = entered.unwrap_or_default();
-        let serial = self.exchange.next_connection();
+        let serial = self.pools.exchange.next_connection();
         let login = Login::new(Peer::default(), identity);
         let mut client = Client::new(serial, login, record.connected_at);
         client.phase.restore(match (on, record.failed) {
@@ -275,7 +277,7 @@ impl<X: Exchange> Engine<X> {
         let destination = tables.pools.get(number as usize)?.as_ref()?;
         let Destination { database, user, place, is_same } = destination;
         let pool = self.find_pool_at(database, user, *place).filter(|_| *is_same)?;
-        self.exchange.pool(pool, |pool| pool.settings.proxied.is_none()).then_some(pool)
+        self.pools.exchange.pool(pool, |pool| pool.settings.proxied.is_none()).then_some(pool)
     }
 
     /// Adds a server whose backend is in a lobby. `came`: the engine has been told so. Returns the
@@ -292,7 +294,7 @@ impl<X: Exchange> Engine<X> {
         server.phase.attend(came, is_asked);
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
         if came {
-            self.exchange.pool(pool, |pool| pool.lobby_works(epoch));
+            self.pools.exchange.pool(pool, |pool| pool.lobby_works(epoch));
         }
         Some((id, serial))
     }
@@ -309,17 +311,17 @@ impl<X: Exchange> Engine<X> {
         let pool = self.find_pool_at(database, user, *place)?;
         let is_current = *is_same && !record.is_obsolete;
         let reports = record.state_report.is_some();
-        let epoch = self.exchange.pool(pool, |pool| {
+        let epoch = self.pools.exchange.pool(pool, |pool| {
             pool.is_told |= reports;
             pool.adopt(is_current)
         });
-        let claim = self.view(pool).claim(pool);
-        self.exchange.limits(|limits| limits.seat_anyway(&claim));
-        let serial = self.exchange.next_connection();
+        let claim = self.pools.view(pool).claim(pool);
+        self.pools.exchange.limits(|limits| limits.seat_anyway(&claim));
+        let serial = self.pools.exchange.next_connection();
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
         server.phase.restore();
         server.epoch = epoch;
-        server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode));
+        server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.pools.settings(pool).mode));
         server.status = record.status;
         server.context_changed = record.context_changed;
         let secret = std::mem::take(&mut record.secret);
@@ -360,7 +362,7 @@ impl<X: Exchange> Engine<X> {
             if let Some(pool) =
                 pool.and_then(|to| self.find_pool_at(&to.database, &to.user, to.place))
             {
-                self.view(pool).history.recall_customs(record);
+                self.pools.view(pool).history.recall_customs(record);
             }
         }
     }

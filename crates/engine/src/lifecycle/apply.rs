@@ -111,7 +111,8 @@ impl<X: Exchange> Engine<X> {
                 followed.add(slot);
             }
         }
-        let follows = !followed.is_empty() && self.settings(server.pool).connect_query.is_empty();
+        let follows =
+            !followed.is_empty() && self.pools.settings(server.pool).connect_query.is_empty();
         if client.is_welcomed() && (server.mode == PoolMode::Auto || follows) {
             report_changes(id, &own, &wanted, &self.context.names, io);
         }
@@ -159,7 +160,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut self.servers[on];
         let error = server.own_error.take().unwrap_or_default();
         let text = error.message().into_owned();
-        let is_open = self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
+        let is_open = self.pools.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
         // A client with state on this server cannot move to another one.
         let stays = server.has_traces();
         let may_move = !stays && server.session.past == Past::Used;

@@ -61,14 +61,16 @@ impl<X: Exchange> Engine<X> {
 
     /// Must this client wait until it is known whether the pool is direct?
     fn awaits_trial(&mut self, id: ClientId, pool: PoolId, now: Micros) -> bool {
-        if self.settings(pool).proxied.is_some() || self.opens_by_proof(pool) {
+        if self.pools.settings(pool).proxied.is_some() || self.opens_by_proof(pool) {
             return false;
         }
         // The backend of a trial would go to the other process.
-        if self.context.has_successor && self.exchange.pool(pool, |pool| pool.proxied().is_some()) {
+        if self.context.has_successor
+            && self.pools.exchange.pool(pool, |pool| pool.proxied().is_some())
+        {
             return false;
         }
-        match self.exchange.pool(pool, |pool| pool.entrance(now)) {
+        match self.pools.exchange.pool(pool, |pool| pool.entrance(now)) {
             Entrance::Proxied | Entrance::Direct => false,
             Entrance::Trial { open } => {
                 if open {
@@ -91,23 +93,23 @@ impl<X: Exchange> Engine<X> {
 
     /// Opens another server for the lobby. The thread of the lobbies asks for it.
     pub(crate) fn attend_more(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        self.view(pool);
+        self.pools.view(pool);
         if self.context.has_successor {
             // After an online restart, backends connect to the new process's socket.
-            if !self.exchange.pool(pool, |pool| pool.is_attended()) {
+            if !self.pools.exchange.pool(pool, |pool| pool.is_attended()) {
                 let why = "another process has taken over";
                 io.close_lobby(pool, Closing::AfterTransaction, why);
             }
             return;
         }
         let now = io.now();
-        if let Some(error) = self.exchange.pool(pool, |pool| pool.refusal(now)) {
+        if let Some(error) = self.pools.exchange.pool(pool, |pool| pool.refusal(now)) {
             return io.refuse_lobby(pool, &error);
         }
         if self.awaits_seat(pool, now) {
             return;
         }
-        let pauses = self.exchange.pool(pool, |pool| pool.pauses_attending(now));
+        let pauses = self.pools.exchange.pool(pool, |pool| pool.pauses_attending(now));
         if !pauses && !self.enlist_idle(pool, io) {
             self.open_attending(pool, io);
         }
@@ -115,10 +117,10 @@ impl<X: Exchange> Engine<X> {
 
     /// Has the lobby found no seat, and will it be offered the next one? It asks every 20 ms.
     fn awaits_seat(&mut self, pool: PoolId, now: Micros) -> bool {
-        let awaits = self.exchange.limits(|limits| limits.will_be_fed(pool))
-            && self.exchange.pool(pool, |pool| pool.lobby_wants_seat(now));
+        let awaits = self.pools.exchange.limits(|limits| limits.will_be_fed(pool))
+            && self.pools.exchange.pool(pool, |pool| pool.lobby_wants_seat(now));
         if awaits {
-            self.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
+            self.pools.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
         }
         awaits
     }
@@ -126,22 +128,22 @@ impl<X: Exchange> Engine<X> {
     /// Opens a server for the lobby, if there is a place and a seat for it.
     fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Opening {
         let (now, worker) = (io.now(), self.context.worker);
-        self.view(pool);
-        if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
+        self.pools.view(pool);
+        if !self.pools.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
             // An ordinary server that nobody uses makes room.
-            let idle = self.exchange.pool(pool, |pool| pool.take_one_parked(worker));
+            let idle = self.pools.exchange.pool(pool, |pool| pool.take_one_parked(worker));
             let Some(idle) = idle else { return Opening::NoPlace };
             self.close_parked(vec![(idle, CloseReason::Evicted)], io);
-            if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
+            if !self.pools.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
                 return Opening::NoPlace;
             }
         }
         // Before the seat is asked for: another worker may free one meanwhile.
-        self.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
+        self.pools.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
         if !self.take_seat(pool, io) {
             return Opening::NoSeat;
         }
-        self.exchange.pool(pool, |pool| pool.lobby_wants_no_seat());
+        self.pools.exchange.pool(pool, |pool| pool.lobby_wants_no_seat());
         let ticket = new_ticket(&self.context.config, io);
         self.connect_server(pool, Some(ServerPurpose::Attend { ticket }), io);
         Opening::Begun
@@ -159,7 +161,7 @@ impl<X: Exchange> Engine<X> {
         server.vars = welcome.vars.clone();
         server.welcome = Arc::new(welcome);
         let (pool, epoch, welcome) = (server.pool, server.epoch, server.welcome.clone());
-        let why = self.exchange.pool(pool, |pool| {
+        let why = self.pools.exchange.pool(pool, |pool| {
             pool.opened(epoch);
             pool.refusals = None;
             pool.learn_welcome(epoch, welcome);
@@ -192,7 +194,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         io.backend_closed(pool, serial);
-        let is_trial = self.exchange.pool(pool, |pool| {
+        let is_trial = self.pools.exchange.pool(pool, |pool| {
             if came {
                 pool.attending_gone(epoch);
             }
@@ -221,21 +223,21 @@ impl<X: Exchange> Engine<X> {
     /// A login has failed. If PostgreSQL refuses the pool, clients of the lobby do not wait for it.
     pub(crate) fn refuse_guests(&mut self, pool: PoolId, error: &ErrorFields, io: &mut impl Io<X>) {
         let now = io.now();
-        if self.exchange.pool(pool, |pool| pool.lobby_is_refused(now)) {
+        if self.pools.exchange.pool(pool, |pool| pool.lobby_is_refused(now)) {
             io.refuse_lobby(pool, error);
         }
     }
 
     fn trial_failed(&mut self, pool: PoolId, why: Proxied, pause: Micros, now: Micros) {
-        self.exchange.pool(pool, |pool| pool.lobby_failed(why, now, pause));
+        self.pools.exchange.pool(pool, |pool| pool.lobby_failed(why, now, pause));
         self.tell_trial(pool);
     }
 
     /// Continues the logins that wait for this trial, in all workers.
     fn tell_trial(&mut self, pool: PoolId) {
-        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+        for worker in (0..self.pools.exchange.worker_count()).map(WorkerId) {
             if worker != self.context.worker {
-                self.exchange.post(worker, Mail::LobbyTried { pool });
+                self.pools.exchange.post(worker, Mail::LobbyTried { pool });
             }
         }
         self.trial_over(pool);
@@ -258,7 +260,7 @@ impl<X: Exchange> Engine<X> {
         if !server.phase.came() {
             return;
         }
-        let may_stay = self.exchange.pool(pool, |pool| {
+        let may_stay = self.pools.exchange.pool(pool, |pool| {
             pool.lobby_works(epoch);
             pool.proxied().is_none() && unfit(pool, epoch).is_none()
         });
@@ -283,7 +285,7 @@ impl<X: Exchange> Engine<X> {
         let Some(server) = self.servers.get_mut(id) else { return };
         server.times.opened_at = io.now();
         let (pool, epoch) = (server.pool, server.epoch);
-        if self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
+        if self.pools.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
             send_off(&mut self.servers[id], io);
         }
     }
@@ -305,7 +307,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(why) = why {
             self.trial_failed(pool, why, TRIAL_PAUSE, io.now());
         }
-        let reason = self.exchange.pool(pool, |pool| unfit(pool, epoch));
+        let reason = self.pools.exchange.pool(pool, |pool| unfit(pool, epoch));
         let reason = reason.unwrap_or(CloseReason::LeftLobby);
         self.servers[id].phase.settle(Settling::Fresh);
         self.attending_ended(pool, epoch, serial, came, io);
@@ -321,8 +323,8 @@ impl<X: Exchange> Engine<X> {
         welcome: &Welcome,
         io: &mut impl Io<X>,
     ) -> bool {
-        if self.settings(pool).proxied.is_some()
-            || self.exchange.pool(pool, |pool| pool.proxied().is_some())
+        if self.pools.settings(pool).proxied.is_some()
+            || self.pools.exchange.pool(pool, |pool| pool.proxied().is_some())
         {
             return false;
         }
@@ -387,7 +389,7 @@ impl<X: Exchange> Engine<X> {
         let server = &self.servers[id];
         let (pool, times, process) = (server.pool, server.times, server.key.pid);
         let ServerPhase::Attending { came, asked } = *server.phase else { return };
-        if !came && self.exchange.pool(pool, |pool| pool.is_lobby_ceded()) {
+        if !came && self.pools.exchange.pool(pool, |pool| pool.is_lobby_ceded()) {
             // Its backend looks for the lobby in the other process.
             return self.close_server(id, CloseReason::LeftLobby, io);
         }
@@ -402,7 +404,7 @@ impl<X: Exchange> Engine<X> {
         }
         // A server that was asked before it came is asked again.
         let leaves = asked
-            || self.exchange.pool(pool, |pool| {
+            || self.pools.exchange.pool(pool, |pool| {
                 let is_old = now.saturating_sub(times.connected_at) > pool.settings.server_lifetime;
                 let ages = may_age && is_old && !aged.contains(&pool.id) && pool.age_out(now);
                 if ages {
@@ -419,11 +421,11 @@ impl<X: Exchange> Engine<X> {
     fn tend_trials(&mut self, now: Micros) {
         let waits: Vec<PoolId> = self.newcomers.iter().map(|newcomer| newcomer.pool).collect();
         for pool in waits {
-            if self.exchange.pool(pool, |pool| pool.trial_is_overdue(now)) {
+            if self.pools.exchange.pool(pool, |pool| pool.trial_is_overdue(now)) {
                 self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, now);
-            } else if self.exchange.pool(pool, |pool| pool.lobby_wants_seat(now)) {
+            } else if self.pools.exchange.pool(pool, |pool| pool.lobby_wants_seat(now)) {
                 self.work.push_back(Work::Try(pool));
-            } else if !self.exchange.pool(pool, |pool| pool.tries_lobby()) {
+            } else if !self.pools.exchange.pool(pool, |pool| pool.tries_lobby()) {
                 self.trial_over(pool);
             }
         }
@@ -438,11 +440,11 @@ impl<X: Exchange> Engine<X> {
     /// Asks servers that may not be used any more to leave the lobby. Disconnects the clients of a
     /// pool that is proxied now.
     pub(crate) fn review_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let is_proxied = self.exchange.pool(pool, |pool| pool.settings.proxied.is_some());
+        let is_proxied = self.pools.exchange.pool(pool, |pool| pool.settings.proxied.is_some());
         let own: Vec<_> = self.attending().filter(|id| self.servers[*id].pool == pool).collect();
         for id in own {
             let epoch = self.servers[id].epoch;
-            if is_proxied || self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
+            if is_proxied || self.pools.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
                 send_off(&mut self.servers[id], io);
             }
         }

@@ -16,8 +16,8 @@ impl<X: Exchange> Engine<X> {
         is_parked_there: impl Fn(&X::Transport) -> bool,
         io: &mut impl Io<X>,
     ) {
-        for pool in self.pools.ids() {
-            let targets = &self.settings(pool).targets;
+        for pool in self.pools.views.ids() {
+            let targets = &self.pools.settings(pool).targets;
             let leads = |target: &Target| matches!(target, Target::Tcp(name, _) if name == host);
             if targets.iter().any(leads) {
                 self.close_moved_of(pool, &is_there, &is_parked_there, io);
@@ -38,7 +38,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         let worker = self.context.worker;
-        let parked = self.exchange.pool(pool, |pool| {
+        let parked = self.pools.exchange.pool(pool, |pool| {
             let fits = |parked: &Parked<_>| is_parked_there(&parked.transport);
             pool.condemn_where(fits, CloseReason::Obsolete);
             pool.take_condemned(worker)

@@ -12,21 +12,22 @@ impl<X: Exchange> Engine<X> {
     /// Moves the clients that have no server. A waiting client goes to the end of the new queue.
     pub(crate) fn move_clients(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        if self.changed_user.is_empty() {
+        if self.pools.changed_user.is_empty() {
             return;
         }
         let is_free =
             |phase: &ClientPhase| matches!(phase, ClientPhase::Idle | ClientPhase::Waiting(_));
-        let renamed = self.changed_user.clone();
+        let renamed = self.pools.changed_user.clone();
         let concerns = |pool: Option<PoolId>| pool.is_some_and(|pool| renamed.contains(&pool));
         for id in self.clients.ids_where(|client| is_free(&client.phase) && concerns(client.pool)) {
             let worker = self.context.worker;
             if let Some(waiter) = self.clients[id].wait() {
-                self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
+                self.pools.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
                 self.clients[id].phase.leave_queue();
                 let Some(pool) = self.follow_rename(id) else { continue };
                 let values = self.clients[id].digest();
-                let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
+                let grant =
+                    self.pools.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
                 if self.take_grant(id, pool, grant, waiter.since, io) == Readable::Now {
                     self.go_on(id, io);
                 }
@@ -40,7 +41,7 @@ impl<X: Exchange> Engine<X> {
     /// client's pool.
     pub(crate) fn follow_rename(&mut self, id: ClientId) -> Option<PoolId> {
         let old = self.clients[id].pool?;
-        if !self.changed_user.contains(&old) {
+        if !self.pools.changed_user.contains(&old) {
             return Some(old);
         }
         let identity = self.clients[id].identity.clone();
@@ -48,8 +49,8 @@ impl<X: Exchange> Engine<X> {
         let Some(new) = self.find_pool(&identity.database, &identity.user) else {
             return Some(old);
         };
-        self.exchange.pool(old, |pool| pool.clients -= 1);
-        let role_changes = self.exchange.pool(new, |pool| {
+        self.pools.exchange.pool(old, |pool| pool.clients -= 1);
+        let role_changes = self.pools.exchange.pool(new, |pool| {
             pool.enter();
             pool.role_changes()
         });

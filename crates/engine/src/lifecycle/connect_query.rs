@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io<X>) -> Step {
         let replicates =
             matches!(self.servers[id].login_mut().purpose, Some(ServerPurpose::Replication { .. }));
-        let settings = self.settings(self.servers[id].pool);
+        let settings = self.pools.settings(self.servers[id].pool);
         if replicates {
             return Step::Ready;
         }
@@ -93,9 +93,9 @@ impl<X: Exchange> Engine<X> {
             return self.begin_with(id, &set);
         }
         let pool = self.servers[id].pool;
-        let settings = self.settings(pool).clone();
+        let settings = self.pools.settings(pool).clone();
         let is_auto = self.servers[id].mode == PoolMode::Auto;
-        let Some(view) = self.pools.get_mut(pool).filter(|_| is_auto) else {
+        let Some(view) = self.pools.views.get_mut(pool).filter(|_| is_auto) else {
             return Step::Ready;
         };
         // Guessed names are left out: they must not keep a server from opening.
@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
             vars.carried = Carried::new(set.cloned().collect());
         });
         let pool = self.servers[id].pool;
-        let view = self.pools.get_mut(pool);
+        let view = self.pools.views.get_mut(pool);
         view.into_iter().for_each(|view| view.history.learn_customs(set));
         Step::Ready
     }

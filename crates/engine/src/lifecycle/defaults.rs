@@ -43,7 +43,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn defaults_restored(&mut self, on: ServerId) {
         let server = &self.servers[on];
         let is_same = server.vars.tracked().eq(server.welcome.vars.tracked());
-        if !is_same && self.settings(server.pool).connect_query.is_empty() {
+        if !is_same && self.pools.settings(server.pool).connect_query.is_empty() {
             self.defaults_changed(on, Slots::ALL, false);
         }
     }
@@ -51,7 +51,7 @@ impl<X: Exchange> Engine<X> {
     /// PostgreSQL cannot be reached now. The clients whose logins wait for a server are told what the
     /// last one has told.
     pub(crate) fn welcome_waiting(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let known = self.exchange.pool(pool, |pool| {
+        let known = self.pools.exchange.pool(pool, |pool| {
             let fails = pool.failure.is_some() && !pool.settings.is_session();
             pool.welcome.clone().filter(|_| fails)
         });
@@ -70,7 +70,7 @@ impl<X: Exchange> Engine<X> {
                 let waiter = self.clients[id].wait();
                 self.clients[id].phase.leave_queue();
                 if let Some(waiter) = waiter {
-                    self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
+                    self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
                 }
                 io.resume_client(id);
             }
@@ -83,7 +83,8 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let (epoch, welcome) = (server.epoch, Arc::new(welcome));
-        server.welcome = self.exchange.pool(server.pool, |pool| pool.learn_welcome(epoch, welcome));
+        server.welcome =
+            self.pools.exchange.pool(server.pool, |pool| pool.learn_welcome(epoch, welcome));
     }
 
     /// Returns defaults of the pool's servers, if the client was perhaps told one that is not this
@@ -96,12 +97,12 @@ impl<X: Exchange> Engine<X> {
             !client.given.has(slot) && value != server.vars.get(slot) && value != at_login.get(slot)
         };
         // Other hosts may have other defaults.
-        let is_one = self.settings(server.pool).targets.len() == 1;
+        let is_one = self.pools.settings(server.pool).targets.len() == 1;
         if !is_one || !(0..self.context.names.len()).any(is_other) {
             return Vec::new();
         }
         let pool = server.pool;
-        self.exchange.pool(pool, |pool| pool.defaults.iter().cloned().collect())
+        self.pools.exchange.pool(pool, |pool| pool.defaults.iter().cloned().collect())
     }
 
     /// Sends RESET of the parameters that the last client may have set, or a reload. Returns false if
@@ -116,7 +117,7 @@ impl<X: Exchange> Engine<X> {
             sql.extend_from_slice(format!("RESET {};", self.context.names.name(slot)).as_bytes());
         }
         let pool = self.servers[on].pool;
-        if sql.is_empty() || !self.settings(pool).connect_query.is_empty() {
+        if sql.is_empty() || !self.pools.settings(pool).connect_query.is_empty() {
             // `connect_query` may have set them, and RESET would undo that.
             self.servers[on].changes = None;
             return false;

@@ -25,7 +25,7 @@ impl<X: Exchange> Engine<X> {
     /// Sends an idle server of the pool to the lobby. Returns false if there is none.
     pub(crate) fn enlist_idle(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
         let worker = self.context.worker;
-        let idle = self.exchange.pool(pool, |pool| pool.take_for_lobby(worker));
+        let idle = self.pools.exchange.pool(pool, |pool| pool.take_for_lobby(worker));
         let Some(parked) = idle else { return false };
         let id = self.attach(parked, io);
         self.enlist(id, io);
@@ -57,7 +57,7 @@ impl<X: Exchange> Engine<X> {
         session.ahead.iter_mut().for_each(|ahead| ahead.note_shown(0));
         let way_back = std::mem::take(&mut session.way_back);
         let reports = session.state_report.is_some();
-        let why = self.exchange.pool(pool, |pool| {
+        let why = self.pools.exchange.pool(pool, |pool| {
             unfit(pool, epoch).or(pool.proxied().map(|_| CloseReason::LeftLobby))
         });
         let WayBack::Ticket(ticket) = way_back else {

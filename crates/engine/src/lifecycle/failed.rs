@@ -190,7 +190,7 @@ impl<X: Exchange> Engine<X> {
     /// The client needs a server in a failed transaction.
     fn link_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
         self.clients[id].while_waiting.fails = true;
-        if !self.changed_user.is_empty() {
+        if !self.pools.changed_user.is_empty() {
             self.follow_rename(id);
         }
         if self.link(id, io) == Readable::Now {

@@ -169,7 +169,7 @@ impl<X: Exchange> Engine<X> {
             self.keys.remove(&client.key);
         }
         if client.counted {
-            self.exchange.limits(|limits| limits.client_left(&client.identity));
+            self.pools.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         io.close_client(id);
         if let Some(watch) = &mut self.watch {
@@ -179,11 +179,11 @@ impl<X: Exchange> Engine<X> {
             self.end_listening(id, &client);
         }
         if let Some(pool) = client.pool {
-            self.exchange.pool(pool, |pool| pool.clients -= 1);
+            self.pools.exchange.pool(pool, |pool| pool.clients -= 1);
         }
         if let Some(waiter) = client.wait() {
             let worker = self.context.worker;
-            self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
+            self.pools.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
         }
         if let Some(on) = client.server {
             self.leave_server(on, &client, leaving);
@@ -377,7 +377,7 @@ impl<X: Exchange> Engine<X> {
             true => client.phase.queue(waiter),
             false => client.phase.unlink(),
         }
-        let grant = self.exchange.pool(pool, |pool| match has_waited {
+        let grant = self.pools.exchange.pool(pool, |pool| match has_waited {
             true => pool.requeue(worker, waiter, values, now),
             false => pool.request(worker, id, values, now),
         });
@@ -398,7 +398,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.end_connection(id, reason, io);
         let pool = server.pool;
         let listens = matches!(*server.phase, ServerPhase::Listening);
-        self.exchange.pool(pool, |pool| {
+        self.pools.exchange.pool(pool, |pool| {
             if listens {
                 pool.listener_gone();
             }
@@ -408,7 +408,7 @@ impl<X: Exchange> Engine<X> {
         if listens {
             self.forget_listener(pool, (now, 0));
         }
-        if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+        if self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.work.push_back(Work::Open(pool));
         }
         self.feed(io);
@@ -439,7 +439,7 @@ impl<X: Exchange> Engine<X> {
             wire::frontend::terminate(&mut goodbye);
             io.send_server(id, &goodbye);
         }
-        let identity = self.view(server.pool).identity.clone();
+        let identity = self.pools.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, reason, io);
         io.close_server(id);
         server
@@ -455,7 +455,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let now = io.now();
         let server = self.servers.remove(id);
-        let identity = self.view(server.pool).identity.clone();
+        let identity = self.pools.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, reason, io);
         io.close_server(id);
         let is_reached = matches!(*server.phase, ServerPhase::Login(_));
@@ -479,7 +479,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(purpose) = self.without_attending(purpose, serial, (pool, epoch), io) {
             let listens = matches!(purpose, ServerPurpose::Listen);
             // A wrong password, or one walsender too many, concerns this client only.
-            let open = self.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
+            let open = self.pools.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
             self.vacate(pool, now);
             if listens {
                 self.listener_failed(pool, refused, now);
@@ -491,7 +491,7 @@ impl<X: Exchange> Engine<X> {
             if let Some(client) = purpose.client().filter(|client| server.client == Some(*client)) {
                 self.clients[client].lose_server();
                 let is_for_settings = matches!(purpose, ServerPurpose::Settings { .. });
-                if is_for_settings && !refused && self.settings(pool).cluster.is_some() {
+                if is_for_settings && !refused && self.pools.settings(pool).cluster.is_some() {
                     return self.wait_for_primary(client, io);
                 }
                 if error.sqlstate() == INVALID_PASSWORD.as_bytes() {
@@ -504,7 +504,7 @@ impl<X: Exchange> Engine<X> {
             }
             return;
         }
-        let waiters = self.exchange.pool(pool, |pool| {
+        let waiters = self.pools.exchange.pool(pool, |pool| {
             if judges_user(&error) {
                 // The secret that was learnt with that password is no longer right.
                 pool.proven = None;
@@ -516,7 +516,7 @@ impl<X: Exchange> Engine<X> {
         });
         self.refuse_guests(pool, &error, io);
         self.vacate(pool, now);
-        if !refused && self.exchange.pool(pool, |pool| pool.welcome.is_some()) {
+        if !refused && self.pools.exchange.pool(pool, |pool| pool.welcome.is_some()) {
             self.review_everywhere(pool);
         }
         for (worker, waiter) in waiters {
@@ -525,7 +525,9 @@ impl<X: Exchange> Engine<X> {
                     self.refuse_client(waiter.client, &error, io);
                 }
             } else {
-                self.exchange.post(worker, Mail::Refuse { waiter, pool, error: error.clone() });
+                self.pools
+                    .exchange
+                    .post(worker, Mail::Refuse { waiter, pool, error: error.clone() });
             }
         }
         self.feed(io);

@@ -53,7 +53,7 @@ impl<X: Exchange> Engine<X> {
         let client = &self.clients[id];
         let Some(pool) = client.pool else { return Readable::NotYet };
         let (worker, values) = (self.context.worker, client.digest());
-        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
+        let grant = self.pools.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
         self.take_grant(id, pool, grant, now, io)
     }
 
@@ -132,7 +132,9 @@ impl<X: Exchange> Engine<X> {
             return self.part_from_role(id, server, io);
         }
         let (half, user) = (&*self.servers[server], &self.clients[id].identity.user);
-        if half.own_keys && !may_use_keys(&self.context.config, self.settings(half.pool), user) {
+        if half.own_keys
+            && !may_use_keys(&self.context.config, self.pools.settings(half.pool), user)
+        {
             return self.part_from_keys(id, server, io);
         }
         let (client, half) = (&mut self.clients[id], &mut self.servers[server]);
@@ -147,7 +149,7 @@ impl<X: Exchange> Engine<X> {
             self.clients[id].role_changes = role_changes(epoch);
         }
         self.servers[server].stages.link(waiter.since, now);
-        self.view(pool).assigned(now.saturating_sub(waiter.since));
+        self.pools.view(pool).assigned(now.saturating_sub(waiter.since));
         self.prepare(id, server, io)
     }
 
@@ -165,7 +167,7 @@ impl<X: Exchange> Engine<X> {
             self.servers[on].phase.prepare(Preparation::Hear);
             return Readable::NotYet;
         }
-        let settings = self.settings(server.pool);
+        let settings = self.pools.settings(server.pool);
         let checked =
             is_begun && !matches!(*server.phase, ServerPhase::Preparing(Preparation::Hear));
         // Lending the server only for a login greeting does not prove that the connection is alive.
@@ -213,7 +215,7 @@ impl<X: Exchange> Engine<X> {
         let defaults = self.known_defaults(id, on);
         let (client, server) = (&self.clients[id], &*self.servers[on]);
         // RESET would undo the settings of `connect_query`.
-        let can_reset = self.settings(server.pool).connect_query.is_empty();
+        let can_reset = self.pools.settings(server.pool).connect_query.is_empty();
         let given = if can_reset { client.given } else { Slots::ALL };
         let at_login = &server.welcome.vars;
         let present = Present { vars: &server.vars, at_login, defaults: &defaults, given };
@@ -301,7 +303,7 @@ impl<X: Exchange> Engine<X> {
         if self.clients[id].while_waiting.begins {
             return self.begin_again(id, on, io);
         }
-        let tracks = self.settings(self.servers[on].pool).tracks_statements(self.mode_of(on));
+        let tracks = self.pools.settings(self.servers[on].pool).tracks_statements(self.mode_of(on));
         let server = &mut self.servers[on];
         server.phase.link();
         server.stages.apply(io.now());
@@ -348,7 +350,7 @@ impl<X: Exchange> Engine<X> {
         if client.replication.is_none()
             && let Some(pool) = client.pool
         {
-            out.extend_from_slice(&self.settings(pool).introduction);
+            out.extend_from_slice(&self.pools.settings(pool).introduction);
         }
         let client = &mut self.clients[id];
         client.key = key;
@@ -424,7 +426,7 @@ impl<X: Exchange> Engine<X> {
         if !client.stream.held.is_empty() {
             self.route_later(id);
         }
-        if !self.changed_user.is_empty() {
+        if !self.pools.changed_user.is_empty() {
             self.follow_rename(id);
         }
         io.resume_client(id);
@@ -455,7 +457,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         if server.has_traces() {
-            if let Some(view) = self.pools.get_mut(server.pool) {
+            if let Some(view) = self.pools.views.get_mut(server.pool) {
                 end_hold(server, view);
             }
             if server.has_traces() {
@@ -464,7 +466,7 @@ impl<X: Exchange> Engine<X> {
         }
         let server = &self.servers[on];
         let (pool, is_foreign) = (server.pool, server.has_foreign_settings());
-        let settings = self.settings(pool);
+        let settings = self.pools.settings(pool);
         let mode = self.servers[on].mode_in(settings.mode);
         if settings.resets(mode) {
             let reset = settings.reset_query.clone();
@@ -510,8 +512,8 @@ impl<X: Exchange> Engine<X> {
             }
             (Some(error), _) => error.message().into_owned(),
         };
-        let repeats = self.exchange.pool(pool, |pool| pool.query_failed(query, &message));
-        let identity = self.view(pool).identity.clone();
+        let repeats = self.pools.exchange.pool(pool, |pool| pool.query_failed(query, &message));
+        let identity = self.pools.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::OwnQueryFailed { name, query, message: &message, repeats });
     }
@@ -530,7 +532,7 @@ impl<X: Exchange> Engine<X> {
         let (phase, pool) = (&*server.phase, server.pool);
         let discards = matches!(phase, ServerPhase::Settling(Settling::Forget | Settling::Enlist));
         let resets = matches!(phase, ServerPhase::Settling(Settling::Reset));
-        if discards || resets && resets_all(&self.settings(pool).reset_query) {
+        if discards || resets && resets_all(&self.pools.settings(pool).reset_query) {
             self.defaults_restored(on);
         }
         let server = &mut self.servers[on];
@@ -563,8 +565,8 @@ impl<X: Exchange> Engine<X> {
         }
         server.times.released_at = now;
         let (pool, age) = (server.pool, now.saturating_sub(server.times.connected_at));
-        let old = age > self.settings(pool).server_lifetime;
-        if old && self.exchange.pool(pool, |pool| pool.age_out(now)) {
+        let old = age > self.pools.settings(pool).server_lifetime;
+        if old && self.pools.exchange.pool(pool, |pool| pool.age_out(now)) {
             return self.close_server(on, CloseReason::LifetimeOver, io);
         }
         self.place(on, io);

@@ -130,7 +130,7 @@ impl<X: Exchange> Engine<X> {
         }
         let server = &self.servers[on];
         if let Some(id) = server.client {
-            let settings = self.settings(server.pool);
+            let settings = self.pools.settings(server.pool);
             if is_loss(reason) && outlives(&self.clients[id], server, settings) {
                 return self.keep_client(id, on, reason, io);
             }
@@ -250,7 +250,7 @@ impl<X: Exchange> Engine<X> {
             false => client.phase.lose(Box::new(failed)),
         }
         self.read_again(id, io);
-        if is_over && !self.changed_user.is_empty() {
+        if is_over && !self.pools.changed_user.is_empty() {
             self.follow_rename(id);
         }
         self.tell_untold(id, io);

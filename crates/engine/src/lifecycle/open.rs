@@ -103,11 +103,11 @@ impl<X: Exchange> Engine<X> {
         purpose: Option<ServerPurpose>,
         io: &mut impl Io<X>,
     ) {
-        let serial = self.exchange.next_connection();
-        self.view(pool);
+        let serial = self.pools.exchange.next_connection();
+        self.pools.view(pool);
         self.learn_from_other_pools(pool);
         let (minor, may_ask, target, mode, (server_secret, epoch)) =
-            self.exchange.pool(pool, |pool| {
+            self.pools.exchange.pool(pool, |pool| {
                 // Epoch, mode and target are read together under the lock; this worker's own copy may
                 // be older.
                 let mode = pool.settings.mode;
@@ -118,7 +118,7 @@ impl<X: Exchange> Engine<X> {
                 (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
             });
         let client = purpose.as_ref().and_then(ServerPurpose::client);
-        let settings = self.settings(pool);
+        let settings = self.pools.settings(pool);
         let may_use_keys = |id: ClientId| {
             may_use_keys(&self.context.config, settings, &self.clients[id].identity.user)
         };
@@ -148,7 +148,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(client) = client {
             pair::link(client, &mut self.clients[client], id, &mut self.servers[id]);
         }
-        let identity = self.view(pool).identity.clone();
+        let identity = self.pools.view(pool).identity.clone();
         io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
         match &target {
             Some(target) => io.connect(id, target),
@@ -165,11 +165,11 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let server = self.end_connection(on, reason, io);
-        self.exchange.pool(server.pool, |pool| {
+        self.pools.exchange.pool(server.pool, |pool| {
             pool.server_gone(server.epoch);
             pool.reserve_unasked();
         });
-        self.exchange.limits(Limits::opening_begins);
+        self.pools.exchange.limits(Limits::opening_begins);
         self.connect_server(server.pool, Some(purpose), io);
     }
 
@@ -192,7 +192,7 @@ impl<X: Exchange> Engine<X> {
             Some(ServerPurpose::Attend { ticket }) if asks_report => Some(ticket.clone()),
             Some(_) | None => None,
         };
-        let settings = self.settings(pool);
+        let settings = self.pools.settings(pool);
         let own = settings.startup.iter();
         let mut parameters: Vec<(&str, &[u8])> =
             own.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
@@ -275,9 +275,9 @@ impl<X: Exchange> Engine<X> {
         let pool = self.servers[id].pool;
         // A login for one client says nothing about the pool.
         let repeats = self.servers[id].login_mut().purpose.is_none()
-            && self.exchange.pool(pool, |pool| pool.login_refused(&message, now));
+            && self.pools.exchange.pool(pool, |pool| pool.login_refused(&message, now));
         self.servers[id].login_mut().stage = LoginStage::Refused { repeats };
-        let identity = self.view(pool).identity.clone();
+        let identity = self.pools.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::ServerLoginFailed { name, message: &message, repeats });
         let why = error.message().into_owned();
@@ -298,15 +298,15 @@ impl<X: Exchange> Engine<X> {
         let server = &self.servers[id];
         let has_left = was_for.is_some() && server.client.is_none();
         let is_closed = |pool: &mut Pool<_>| matches!(pool.gate(), Gate::Closed(_));
-        if has_left || self.exchange.pool(server.pool, is_closed) {
+        if has_left || self.pools.exchange.pool(server.pool, is_closed) {
             self.servers[id].login_mut().purpose = purpose;
             return self.open_failed(id, CloseReason::Text(why), None, io);
         }
         let server = self.servers.remove(id);
-        let identity = self.view(server.pool).identity.clone();
+        let identity = self.pools.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, CloseReason::Text(why), io);
         io.close_server(id);
-        self.exchange.pool(server.pool, remember);
+        self.pools.exchange.pool(server.pool, remember);
         // If the pool's servers were replaced meanwhile, no client may get the new one either.
         self.connect_in_place(server.pool, Some(server.epoch), purpose, io);
     }
@@ -317,7 +317,7 @@ impl<X: Exchange> Engine<X> {
                 let is_trusted =
                     self.context.config.global.server_tls_sslmode == SslMode::VerifyFull;
                 let server = &mut self.servers[id];
-                let view = self.pools.get(server.pool);
+                let view = self.pools.views.get(server.pool);
                 let settings = &view.expect("a worker knows its servers' pools").settings;
                 let login = server.login_mut();
                 login.version.settle();
@@ -362,7 +362,7 @@ impl<X: Exchange> Engine<X> {
                     login.hear_state(status.value);
                     if login.asks_report && !state_report::is_sound(status.value) {
                         let pool = self.servers[id].pool;
-                        self.view(pool).note_bad_report(io);
+                        self.pools.view(pool).note_bad_report(io);
                     }
                     return Step::Continue;
                 }
@@ -388,7 +388,7 @@ impl<X: Exchange> Engine<X> {
             session.past = Past::New;
         }
         let taken = now.saturating_sub(server.times.connected_at);
-        self.view(pool).server_opened(taken);
+        self.pools.view(pool).server_opened(taken);
         self.opening_ended();
         if let Some(ServerPurpose::Replication { client }) = purpose {
             return self.replication_opened(id, client, &welcome, rest, io);
@@ -406,14 +406,15 @@ impl<X: Exchange> Engine<X> {
             }
             purpose => purpose,
         };
-        let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
+        let settings =
+            &self.pools.views.get(pool).expect("a worker knows its servers' pools").settings;
         let own_keys = challenged && settings.own_verifier().is_some();
         let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
         let verifier = proven.map(|password| verifier_of(&self.context.config, password, io));
         let server_secret =
             proven.map(|password| proven_secret(password, scram.as_ref(), startup_user(settings)));
         let mut welcome = Arc::new(welcome);
-        let refusals = self.exchange.pool(pool, |pool| {
+        let refusals = self.pools.exchange.pool(pool, |pool| {
             pool.opened(epoch);
             pool.doubt_principal(now);
             pool.is_told |= reports;
@@ -473,7 +474,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn logins_work_again(&mut self, pool: PoolId, refusals: &Refusals, io: &mut impl Io<X>) {
-        let identity = self.view(pool).identity.clone();
+        let identity = self.pools.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
         let after = io.now().saturating_sub(refusals.since);
         io.event(Event::ServerLoginWorks { name, refused: refusals.count, after });
@@ -493,7 +494,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn go_on_opening(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
         for _ in 0..OPENING_MAX {
-            let reserved = self.exchange.pool(pool, |pool| pool.reserve_opening(now));
+            let reserved = self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now));
             // If one server gets no seat, the next would not get one either.
             if !reserved || self.open_server(pool, io) == Opening::NotHere {
                 return;

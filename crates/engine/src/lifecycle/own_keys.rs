@@ -31,7 +31,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Readable {
         let pool = self.servers[on].pool;
-        remark_own_keys(id, &self.clients[id], self.settings(pool), io);
+        remark_own_keys(id, &self.clients[id], self.pools.settings(pool), io);
         self.disconnect(id, no_keys(), io);
         self.servers[on].phase.unpark();
         self.place(on, io);

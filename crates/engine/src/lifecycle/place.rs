@@ -24,7 +24,7 @@ impl<X: Exchange> Engine<X> {
         let may_return = !self.context.has_successor;
         let servers = &mut self.servers;
         // Parking happens under the pool's lock, so no client can begin to wait in between.
-        let next = self.exchange.pool(pool, |pool| {
+        let next = self.pools.exchange.pool(pool, |pool| {
             if pool.asks_free(epoch, now) {
                 return Next::Ask;
             }
@@ -54,7 +54,7 @@ impl<X: Exchange> Engine<X> {
                 server.park();
                 let transport = io.detach_server(id, pool);
                 let server = Parked { server, transport };
-                self.exchange.post(to, Mail::Server { waiter, server });
+                self.pools.exchange.post(to, Mail::Server { waiter, server });
             }
             Next::Yield(serial) => self.yield_server(id, serial, io),
             Next::Contest(serial) => self.contest(id, serial, io),

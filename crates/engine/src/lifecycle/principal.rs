@@ -50,7 +50,7 @@ impl<X: Exchange> Engine<X> {
     /// Completes the login. If a check is due, an idle server is asked first.
     pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let (now, worker) = (io.now(), self.context.worker);
-        let (parked, opens) = self.exchange.pool(pool, |pool| {
+        let (parked, opens) = self.pools.exchange.pool(pool, |pool| {
             pool.doubt_principal(now);
             let parked = pool.take_to_ask(worker, now);
             let opens = parked.is_none() && pool.reserve_to_ask(now);
@@ -73,7 +73,7 @@ impl<X: Exchange> Engine<X> {
         newcomer: Option<Newcomer>,
         io: &mut impl Io<X>,
     ) {
-        let settings = self.settings(self.servers[on].pool);
+        let settings = self.pools.settings(self.servers[on].pool);
         let sql = question(settings.login_user(), settings.database_name());
         let question = PrincipalQuestion { answer: Some(Box::default()), newcomer };
         let step = Preparation::TellPrincipal(Box::new(question));
@@ -91,7 +91,7 @@ impl<X: Exchange> Engine<X> {
         let found = answer.and_then(|answer| answer.finish(error.as_ref()).ok().flatten());
         let answer =
             found.and_then(|found| Answer::parse(&found.user, &found.secret.unwrap_or_default()));
-        let is_changed = self.exchange.pool(pool, |pool| pool.learn_principal(epoch, answer));
+        let is_changed = self.pools.exchange.pool(pool, |pool| pool.learn_principal(epoch, answer));
         if is_changed {
             self.principal_changed(pool, io);
         }
@@ -112,7 +112,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut self.servers[on];
         let (pool, opened_at) = (server.pool, server.times.opened_at);
         let newcomer = server.phase.end_question().and_then(|(_, newcomer)| newcomer);
-        self.exchange.pool(pool, |pool| pool.ask_another(opened_at, io.now()));
+        self.pools.exchange.pool(pool, |pool| pool.ask_another(opened_at, io.now()));
         self.close_server(on, reason, io);
         self.work.extend(newcomer.map(Work::Checked));
     }
@@ -134,17 +134,17 @@ impl<X: Exchange> Engine<X> {
     /// same user in other pools.
     fn principal_changed(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
-        let identity = self.view(pool).identity.clone();
+        let identity = self.pools.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::PrincipalChanged { name });
-        let is_writer = self.view(pool).place == Place::Writer;
-        if let Some(routing) = &self.view(pool).settings.routing {
+        let is_writer = self.pools.view(pool).place == Place::Writer;
+        if let Some(routing) = &self.pools.view(pool).settings.routing {
             // The change may be younger than this worker's `now`.
             routing.note_role_change(io.clock());
         }
         let mut changed = vec![pool];
-        for other in self.exchange.pool_ids() {
-            let is_reader = self.exchange.pool(other, |other| {
+        for other in self.pools.exchange.pool_ids() {
+            let is_reader = self.pools.exchange.pool(other, |other| {
                 if other.id == pool || other.key.user != identity.user {
                     return false;
                 }
@@ -164,10 +164,10 @@ impl<X: Exchange> Engine<X> {
 
     /// Has all workers apply what has changed in the pool.
     pub(crate) fn review_everywhere(&mut self, pool: PoolId) {
-        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+        for worker in (0..self.pools.exchange.worker_count()).map(WorkerId) {
             match worker == self.context.worker {
                 true => self.work.push_back(Work::Review(pool)),
-                false => self.exchange.post(worker, Mail::Review { pool }),
+                false => self.pools.exchange.post(worker, Mail::Review { pool }),
             }
         }
     }
@@ -176,8 +176,8 @@ impl<X: Exchange> Engine<X> {
     /// A client in a transaction keeps its server until the end. A client whose login waits for a
     /// server gets one of the new role.
     pub(crate) fn review_role(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let changes = self.exchange.pool(pool, |pool| pool.role_changes());
-        if std::mem::replace(&mut self.view(pool).role_changes, changes) == changes {
+        let changes = self.pools.exchange.pool(pool, |pool| pool.role_changes());
+        if std::mem::replace(&mut self.pools.view(pool).role_changes, changes) == changes {
             return;
         }
         let old = self.clients.ids_where(|client| {
@@ -208,7 +208,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     #[inline(never)]
     fn role_changes_of(&mut self, pool: PoolId) -> u16 {
-        self.exchange.pool(pool, |pool| pool.role_changes())
+        self.pools.exchange.pool(pool, |pool| pool.role_changes())
     }
 
     /// Disconnects such a client. The server goes to another one.

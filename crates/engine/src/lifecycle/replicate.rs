@@ -29,7 +29,7 @@ pub(crate) fn replication_parameters<'a>(
 impl<X: Exchange> Engine<X> {
     /// Requests a server for a logged-in replication client, which may have to wait.
     pub(crate) fn link_own(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let reserved = self.exchange.pool(pool, Pool::reserve_own);
+        let reserved = self.pools.exchange.pool(pool, Pool::reserve_own);
         if reserved && self.take_seat(pool, io) {
             let waiter = Waiter::served(id, pool, io.now());
             self.clients[id].phase.prepare(waiter);
@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let now = io.now();
         let (pool, epoch) = (self.servers[on].pool, self.servers[on].epoch);
-        self.exchange.pool(pool, |pool| pool.opened(epoch));
+        self.pools.exchange.pool(pool, |pool| pool.opened(epoch));
         let client = &mut self.clients[id];
         let server = &mut self.servers[on];
         let since = client.phase.prepared_since().unwrap_or(now);
@@ -69,7 +69,7 @@ impl<X: Exchange> Engine<X> {
         server.phase.link();
         client.vars = welcome.vars.clone();
         client.phase.link();
-        self.view(pool).assigned(now.saturating_sub(since));
+        self.pools.view(pool).assigned(now.saturating_sub(since));
         self.welcome(id, Some(on), welcome, io);
         self.go_on(id, io);
         if !rest.is_empty() && self.servers.get(on).is_some() {

@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
     /// Gives up the servers at silent nodes. Their clients are told, or get another server.
     pub(crate) fn give_up_silent(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        for pool in self.pools.ids() {
+        for pool in self.pools.views.ids() {
             let Some(patience) = self.patience(pool) else { continue };
             let is_over = |server: &Server| {
                 let client = server.client.and_then(|id| self.clients.get(id));
@@ -73,14 +73,14 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the time that a pool's servers may take, if their node is silent.
     fn patience(&mut self, pool: PoolId) -> Option<Patience> {
-        let settings = self.settings(pool);
+        let settings = self.pools.settings(pool);
         settings.cluster.as_ref()?;
         let (movable, failover_wait) = (settings.health_timeout, settings.failover_wait);
-        let other = match self.view(pool).place {
+        let other = match self.pools.view(pool).place {
             Place::Writer => failover_wait,
             Place::Reader(_) => movable,
         };
-        let since = self.exchange.pool(pool, |pool: &mut Pool<_>| pool.silent_since())?;
+        let since = self.pools.exchange.pool(pool, |pool: &mut Pool<_>| pool.silent_since())?;
         Some(Patience { since, movable, other })
     }
 }

@@ -135,7 +135,7 @@ impl<X: Exchange> Engine<X> {
             place: Place::Writer,
         };
         let pool = self.pool_of(&entry, &key);
-        if self.exchange.pool(pool, |pool| pool.disabled) {
+        if self.pools.exchange.pool(pool, |pool| pool.disabled) {
             let why = format!("authentication database \"{}\" is disabled", question.shown);
             return Some(Step::Refuse(OwnError::new(Cause::DisabledDatabase, why)));
         }
@@ -143,7 +143,7 @@ impl<X: Exchange> Engine<X> {
         let asking = Asking { pool, query: question.query.into(), waiter: None };
         self.clients[id].login_mut().step = LoginStep::Asking(asking);
         let worker = self.context.worker;
-        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
+        let grant = self.pools.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, io);
         Some(Step::Done)
     }
@@ -170,7 +170,7 @@ impl<X: Exchange> Engine<X> {
                     return;
                 };
                 let pool = asking.pool;
-                let is_secret = self.exchange.pool(pool, |pool| {
+                let is_secret = self.pools.exchange.pool(pool, |pool| {
                     pool.failure.as_ref().is_some_and(|failure| failure.names_user)
                 });
                 match is_secret {
@@ -192,7 +192,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut self.servers[on];
         pair::link(id, &mut self.clients[id], on, server);
         let pool = server.pool;
-        self.view(pool).assigned(now.saturating_sub(since));
+        self.pools.view(pool).assigned(now.saturating_sub(since));
         let server = &self.servers[on];
         let at_login = &server.welcome.vars;
         let present = Present { vars: &server.vars, at_login, defaults: &[], given: Slots::ALL };
@@ -312,7 +312,7 @@ impl<X: Exchange> Engine<X> {
             return self.disconnect(id, CONFIG_ERROR, io);
         }
         let worker = self.context.worker;
-        let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
+        let grant = self.pools.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, io);
     }
 }

@@ -33,7 +33,8 @@ impl<X: Exchange> Engine<X> {
         }
         let ClientPhase::Login(login) = &*self.clients[id].phase else { return true };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
-        let may = self.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
+        let may =
+            self.pools.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
         self.clients[id].login_mut().held = !may;
         may
     }
@@ -43,7 +44,7 @@ impl<X: Exchange> Engine<X> {
         let delay = failure_delay(&self.context.config);
         let ClientPhase::Login(login) = &*self.clients[id].phase else { return };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
-        self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
+        self.pools.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
     }
 
     /// Checks proofs whose delay is over, the oldest client first.
@@ -74,9 +75,9 @@ impl<X: Exchange> Engine<X> {
         if std::mem::replace(&mut self.places_wanted, true) {
             return;
         }
-        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+        for worker in (0..self.pools.exchange.worker_count()).map(WorkerId) {
             if worker != self.context.worker {
-                self.exchange.post(worker, Mail::FreePlaces);
+                self.pools.exchange.post(worker, Mail::FreePlaces);
             }
         }
     }

@@ -55,7 +55,7 @@ impl<X: Exchange> Engine<X> {
             };
         }
         self.clients[id].login_mut().begin_proof(pool, password);
-        if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
+        if self.pools.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
             self.connect_proof(id, io);
         } else {
             self.queue_proof(id, pool, io);
@@ -74,10 +74,10 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Step {
         let worker = self.context.worker;
-        if let Some(idle) = self.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
+        if let Some(idle) = self.pools.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
             self.clients[id].login_mut().begin_proof(pool, password);
             self.prove_soon(id, idle, io);
-        } else if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
+        } else if self.pools.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
             self.clients[id].login_mut().begin_proof(pool, password);
             self.connect_proof(id, io);
         } else {
@@ -106,7 +106,7 @@ impl<X: Exchange> Engine<X> {
         if self.is_proven(pool, password) {
             // The user may also have lost the right to connect to the database.
             if judges_user(error) || matches!(error.sqlstate(), b"42501" | b"3D000" | b"55000") {
-                self.exchange.pool(pool, |pool| pool.proven = None);
+                self.pools.exchange.pool(pool, |pool| pool.proven = None);
             } else if self.clients[id].wants_console(&self.context.config) {
                 let serial = self.clients[id].serial;
                 return self.work.push_back(Work::Admit { client: id, serial });
@@ -126,7 +126,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn is_superuser(&mut self, user: &str) -> bool {
         let database = self.context.config.proof_database().to_owned();
         let Some(pool) = self.find_pool(&database, user) else { return false };
-        let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
+        let welcome = self.pools.exchange.pool(pool, |pool| pool.welcome.clone());
         welcome.is_some_and(|welcome| {
             let is_it = |(name, value): &(Vec<u8>, Vec<u8>)| (&name[..], &value[..]) == SUPERUSER;
             welcome.fixed().iter().any(is_it)
@@ -135,14 +135,14 @@ impl<X: Exchange> Engine<X> {
 
     /// Was this password found right before?
     fn is_proven(&mut self, pool: PoolId, password: &[u8]) -> bool {
-        let proven = self.exchange.pool(pool, |pool| pool.proven.clone());
+        let proven = self.pools.exchange.pool(pool, |pool| pool.proven.clone());
         proven.is_some_and(|verifier| verifier.verify_password(password))
     }
 
     fn queue_proof(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
         let worker = self.context.worker;
-        match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
+        match self.pools.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => self.prove_soon(id, server, io),
             Grant::Queued { ticket, open } => {
                 if let LoginStep::Proving(proving) = &mut self.clients[id].login_mut().step {
@@ -194,13 +194,13 @@ impl<X: Exchange> Engine<X> {
     /// Does this pool lack a secret to open servers with?
     pub(crate) fn opens_by_proof(&mut self, pool: PoolId) -> bool {
         self.context.config.access == AccessPolicy::ProvenByServer
-            && self.exchange.pool(pool, |pool| pool.server_secret.is_none())
+            && self.pools.exchange.pool(pool, |pool| pool.server_secret.is_none())
     }
 
     /// Does the client that has waited longest, whose login is next, belong to this worker?
     pub(crate) fn proves_first(&mut self, id: PoolId) -> bool {
         let worker = self.context.worker;
-        let first = self.exchange.pool(id, |pool| pool.first_waiter());
+        let first = self.pools.exchange.pool(id, |pool| pool.first_waiter());
         first.is_some_and(|(owner, _)| owner == worker)
     }
 
@@ -208,7 +208,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn connect_prover(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let worker = self.context.worker;
         // The first client may have left the queue while the seat was searched for.
-        let first = self.exchange.pool(id, |pool| {
+        let first = self.pools.exchange.pool(id, |pool| {
             let waiter = pool.oldest_waiter(worker)?;
             pool.forget(worker, waiter.ticket);
             Some(waiter.client)
@@ -223,12 +223,12 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn pass_proof_on(&mut self, id: PoolId) {
-        let first = self.exchange.pool(id, |pool| {
+        let first = self.pools.exchange.pool(id, |pool| {
             pool.withdraw_opening();
             pool.first_waiter()
         });
         if let Some((owner, _)) = first {
-            self.exchange.post(owner, Mail::Prove { pool: id });
+            self.pools.exchange.post(owner, Mail::Prove { pool: id });
         }
     }
 }

@@ -68,7 +68,7 @@ impl<X: Exchange> Engine<X> {
     /// `user` has logged in with this secret. A forced user has its own credentials: only its keys
     /// may be missing.
     fn learn(&mut self, pool: PoolId, user: &str, server_secret: ServerSecret) {
-        self.exchange.pool(pool, |pool| {
+        self.pools.exchange.pool(pool, |pool| {
             let settings = &pool.settings;
             let is_missing = match (&server_secret, settings.own_verifier()) {
                 (ServerSecret::Scram(keys), Some(verifier)) => {
@@ -104,7 +104,7 @@ impl<X: Exchange> Engine<X> {
             wire::Secret::Md5(hash) => self.learn(pool, user, ServerSecret::Md5(hash.clone())),
             // Only a client's proof yields the keys. Those of an earlier login may still be right.
             wire::Secret::Scram(_) => {
-                if self.exchange.pool(pool, |pool| pool.server_secret.is_none()) {
+                if self.pools.exchange.pool(pool, |pool| pool.server_secret.is_none()) {
                     self.learn(pool, user, ServerSecret::Verifier);
                 }
             }
@@ -113,14 +113,14 @@ impl<X: Exchange> Engine<X> {
 
     /// Copies the SCRAM keys of a user's verifier from a pool of another database.
     pub(crate) fn learn_from_other_pools(&mut self, pool: PoolId) {
-        let unknown = self.exchange.pool(pool, |pool| {
+        let unknown = self.pools.exchange.pool(pool, |pool| {
             let settings = &pool.settings;
             let is_verifier = matches!(settings.secret, Some(wire::Secret::Scram(_)));
             (is_verifier && pool.server_secret.is_none()).then(|| settings.secret.clone())
         });
         let Some(verifier) = unknown else { return };
-        let found = self.exchange.pool_ids().into_iter().find_map(|other| {
-            self.exchange.pool(other, |other| match &other.server_secret {
+        let found = self.pools.exchange.pool_ids().into_iter().find_map(|other| {
+            self.pools.exchange.pool(other, |other| match &other.server_secret {
                 Some(ServerSecret::Scram(keys)) if other.settings.secret == verifier => {
                     Some(keys.clone())
                 }
@@ -128,7 +128,7 @@ impl<X: Exchange> Engine<X> {
             })
         });
         if let Some(keys) = found {
-            self.exchange.pool(pool, |pool| pool.learn_secret(ServerSecret::Scram(keys)));
+            self.pools.exchange.pool(pool, |pool| pool.learn_secret(ServerSecret::Scram(keys)));
         }
     }
 

@@ -136,14 +136,14 @@ impl<X: Exchange> Engine<X> {
     /// Counts the client until it leaves, even if it is refused.
     fn count_client(&mut self, id: ClientId, identity: &Identity) -> ClientCounts {
         self.clients[id].counted = true;
-        self.exchange.limits(|limits| limits.client_came(identity))
+        self.pools.exchange.limits(|limits| limits.client_came(identity))
     }
 
     /// Ends counting a client that is refused before its identity is known.
     #[cold]
     fn uncount_client(&mut self, id: ClientId, identity: &Identity) {
         if std::mem::take(&mut self.clients[id].counted) {
-            self.exchange.limits(|limits| limits.client_left(identity));
+            self.pools.exchange.limits(|limits| limits.client_left(identity));
         }
     }
 
@@ -161,7 +161,7 @@ impl<X: Exchange> Engine<X> {
         if !client.counted {
             return Ok(());
         }
-        self.exchange.limits(|limits| limits.client_left(&before));
+        self.pools.exchange.limits(|limits| limits.client_left(&before));
         let counts = self.count_client(id, &identity);
         self.refuse_beyond(counts, &identity)
     }

@@ -360,23 +360,23 @@ impl<X: Exchange> Engine<X> {
             return Step::Refuse(no_database(database));
         };
         self.remark_autodb(id, pool, io);
-        let disabled = self.exchange.pool(pool, |pool| pool.disabled);
+        let disabled = self.pools.exchange.pool(pool, |pool| pool.disabled);
         if disabled {
             return Step::Refuse(OwnError::new(
                 Cause::DisabledDatabase,
                 format!("database \"{database}\" is disabled"),
             ));
         }
-        if !may_connect(&self.context.config, self.settings(pool), user) {
+        if !may_connect(&self.context.config, self.pools.settings(pool), user) {
             let text = format!("permission denied for database \"{database}\"");
             return Step::Refuse(OwnError::new(Cause::Privilege, text));
         }
         self.learn_answer(id, pool);
         self.learn_proof(id, pool);
-        if self.exchange.pool(pool, |pool| pool.own_keys)
-            && !may_use_keys(&self.context.config, self.settings(pool), user)
+        if self.pools.exchange.pool(pool, |pool| pool.own_keys)
+            && !may_use_keys(&self.context.config, self.pools.settings(pool), user)
         {
-            remark_own_keys(id, &self.clients[id], self.settings(pool), io);
+            remark_own_keys(id, &self.clients[id], self.pools.settings(pool), io);
             return Step::Refuse(no_keys());
         }
         self.enter_pool(id, pool, io);
@@ -387,7 +387,7 @@ impl<X: Exchange> Engine<X> {
     /// in session mode, whose welcome has the server's process id. While the pool has no server, one is
     /// opened first: PostgreSQL may have been upgraded or promoted since the last one.
     pub(crate) fn enter_pool_at_once(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let view_identity = self.view(pool).identity.clone();
+        let view_identity = self.pools.view(pool).identity.clone();
         let client = &mut self.clients[id];
         let login = client.phase.leave_login();
         // A client may send messages before its welcome, though few do.
@@ -397,19 +397,19 @@ impl<X: Exchange> Engine<X> {
         client.replication = login.replication;
         let replicates = client.replication.is_some();
         client.pool = Some(pool);
-        self.stats(pool).logins += 1;
+        self.pools.view(pool).stats.logins += 1;
         let client = &mut self.clients[id];
         if *client.identity == *view_identity {
             client.identity = view_identity;
         }
-        let (warm, role_changes) = self.exchange.pool(pool, |pool| {
+        let (warm, role_changes) = self.pools.exchange.pool(pool, |pool| {
             pool.enter();
             (pool.current_welcome(), pool.role_changes())
         });
         self.clients[id].role_changes = role_changes;
         if replicates {
             self.link_own(id, pool, io);
-        } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
+        } else if let Some(welcome) = warm.filter(|_| !self.pools.settings(pool).is_session()) {
             let client = &mut self.clients[id];
             complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
             self.welcome(id, None, &welcome, io);
@@ -463,21 +463,21 @@ impl<X: Exchange> Engine<X> {
         let entry = self.context.config.database(database)?;
         let user = entry.user.as_deref().unwrap_or(user);
         // Each login looks its pool up. The key keeps its memory.
-        let mut key = std::mem::take(&mut self.sought);
+        let mut key = std::mem::take(&mut self.pools.sought);
         entry.name.clone_into(&mut key.database);
         user.clone_into(&mut key.user);
         key.place = place;
         let id = self.pool_of(&entry, &key);
-        self.sought = key;
+        self.pools.sought = key;
         Some(id)
     }
 
     /// Returns the pool with exactly this key, whatever user its clients have.
     pub(crate) fn pool_of(&mut self, entry: &Database, key: &PoolKey) -> PoolId {
-        let (config, workers) = (&self.context.config, self.exchange.worker_count());
+        let (config, workers) = (&self.context.config, self.pools.exchange.worker_count());
         let closed = self.context.drain == Some(Drain::WaitForServers);
         let mut made = false;
-        let id = self.exchange.find_pool(key, |id| {
+        let id = self.pools.exchange.find_pool(key, |id| {
             made = true;
             let settings = Arc::new(PoolSettings::of_key(config, entry, key));
             let mut pool = Pool::new(id, key.clone(), settings, workers);
@@ -486,18 +486,19 @@ impl<X: Exchange> Engine<X> {
             }
             pool
         });
-        self.view(id);
+        self.pools.view(id);
         if made && !self.context.config.databases.contains_key(&entry.name) {
-            self.new_autodb = Some(entry.name.clone());
+            self.pools.new_autodb = Some(entry.name.clone());
         }
         id
     }
 
     /// Logs the first use of a database that was made from `*`.
     fn remark_autodb(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let Some(database) = self.new_autodb.take() else { return };
-        let mut others = self.exchange.pool_ids().into_iter().filter(|other| *other != pool);
-        let of_it = |other: PoolId| self.exchange.pool(other, |pool| pool.key.database == database);
+        let Some(database) = self.pools.new_autodb.take() else { return };
+        let mut others = self.pools.exchange.pool_ids().into_iter().filter(|other| *other != pool);
+        let of_it =
+            |other: PoolId| self.pools.exchange.pool(other, |pool| pool.key.database == database);
         if others.any(of_it) {
             return;
         }

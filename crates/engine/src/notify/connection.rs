@@ -49,7 +49,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(listener) = self.listeners.get_mut(&pool) {
             listener.unsubscribe(who, channels);
             if matches!(listener.stage, Stage::Closed) && !listener.is_wanted() {
-                self.exchange.pool(pool, |pool| pool.need_listener(false));
+                self.pools.exchange.pool(pool, |pool| pool.need_listener(false));
             }
             self.tend_listener(pool, io);
         }
@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn tend_listeners(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
         for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
-            let limit = self.view(pool).settings.server_idle_timeout;
+            let limit = self.pools.view(pool).settings.server_idle_timeout;
             let Some(listener) = self.listeners.get_mut(&pool) else { continue };
             if listener.is_needed() {
                 listener.unused_since = now;
@@ -82,15 +82,15 @@ impl<X: Exchange> Engine<X> {
 
     /// Is there no room for another pool's listener because of this pool's?
     fn is_lacked_elsewhere(&mut self, pool: PoolId) -> bool {
-        let identity = self.view(pool).identity.clone();
-        self.exchange.limits(|limits| limits.listener_is_lacked(pool, &identity))
+        let identity = self.pools.view(pool).identity.clone();
+        self.pools.exchange.limits(|limits| limits.listener_is_lacked(pool, &identity))
     }
 
     /// Closes listeners after an operator's order: those with an outdated address, and those whose
     /// pool is paused or closed. Their clients ask again.
     pub(crate) fn review_listeners(&mut self, io: &mut impl Io<X>) {
         for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
-            if self.exchange.pool(pool, |pool| pool.keeps_listener()) {
+            if self.pools.exchange.pool(pool, |pool| pool.keeps_listener()) {
                 self.tend_listener(pool, io);
             }
             let Some(Listener { stage: Stage::Open { server, .. }, .. }) =
@@ -100,7 +100,7 @@ impl<X: Exchange> Engine<X> {
             };
             let server = *server;
             let Server { epoch, doomed, .. } = *self.servers[server];
-            let unfit = self.exchange.pool(pool, |pool| unfit_to_listen(pool, epoch));
+            let unfit = self.pools.exchange.pool(pool, |pool| unfit_to_listen(pool, epoch));
             if let Some(why) = doomed.or(unfit) {
                 self.lose_server(server, why, io);
             }
@@ -112,13 +112,13 @@ impl<X: Exchange> Engine<X> {
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
         match &listener.stage {
             Stage::Closed => {
-                let is_resuming = self.exchange.pool(pool, |pool| pool.is_resuming());
+                let is_resuming = self.pools.exchange.pool(pool, |pool| pool.is_resuming());
                 let due = is_resuming || io.now() >= listener.retry_at;
                 let needed = listener.is_needed();
                 if needed && due && !ends {
                     self.open_listener(pool, io);
                 } else if !needed && std::mem::take(&mut listener.lacks_seat) {
-                    self.exchange.limits(|limits| limits.needs_no_listener(pool));
+                    self.pools.exchange.limits(|limits| limits.needs_no_listener(pool));
                 }
                 self.warn_deaf(pool);
             }
@@ -128,7 +128,7 @@ impl<X: Exchange> Engine<X> {
                 if !self.servers[server].is_clean() {
                     return;
                 }
-                let ends = self.exchange.pool(pool, |pool| pool.ends_listener());
+                let ends = self.pools.exchange.pool(pool, |pool| pool.ends_listener());
                 let order = if ends { listener.last_order() } else { listener.next_order() };
                 if let Some(sql) = order {
                     self.send_own_query(server, &sql, io);
@@ -141,18 +141,18 @@ impl<X: Exchange> Engine<X> {
     /// Warns clients that have lost their listener, unless a new one is being opened.
     fn warn_deaf(&mut self, pool: PoolId) {
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
-        let is_awaited = self.exchange.pool(pool, |pool| pool.awaits_listener());
+        let is_awaited = self.pools.exchange.pool(pool, |pool| pool.awaits_listener());
         if !matches!(listener.stage, Stage::Closed) || is_awaited {
             return;
         }
         for (worker, to) in by_worker(listener.take_deaf().into_iter()) {
-            self.exchange.post(worker, Mail::Deaf { to });
+            self.pools.exchange.post(worker, Mail::Deaf { to });
         }
     }
 
     fn open_listener(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let claim = self.view(pool).claim(pool);
-        if !self.exchange.pool(pool, Pool::reserve_listener) {
+        let claim = self.pools.view(pool).claim(pool);
+        if !self.pools.exchange.pool(pool, Pool::reserve_listener) {
             // There is no room now; the next tick tries again, as for a seat.
             return;
         }
@@ -163,7 +163,7 @@ impl<X: Exchange> Engine<X> {
             listener.stage = Stage::Opening;
             return self.connect_server(pool, Some(ServerPurpose::Listen), io);
         }
-        self.exchange.pool(pool, |pool| {
+        self.pools.exchange.pool(pool, |pool| {
             pool.listener_gone();
             pool.withdraw_opening();
         });
@@ -173,7 +173,7 @@ impl<X: Exchange> Engine<X> {
     fn take_listener_seat(&mut self, claim: &Claim, io: &mut impl Io<X>) -> bool {
         let now = io.now();
         loop {
-            match self.exchange.limits(|limits| limits.listener_seat(claim, now)) {
+            match self.pools.exchange.limits(|limits| limits.listener_seat(claim, now)) {
                 Ok(()) => return true,
                 Err(Some(lack)) if self.evict(&lack, io) => {}
                 Err(_) => return false,
@@ -201,7 +201,7 @@ impl<X: Exchange> Engine<X> {
         server.welcome = Arc::new(welcome);
         let (pool, epoch) = (server.pool, server.epoch);
         self.listeners.entry(pool).or_default().open(id, mark.as_bytes().into());
-        let (why, opens) = self.exchange.pool(pool, |pool| {
+        let (why, opens) = self.pools.exchange.pool(pool, |pool| {
             pool.listener_opened(epoch);
             (unfit_to_listen(pool, epoch), pool.reserve_opening(io.now()))
         });
@@ -229,7 +229,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         if let Some(listener) = self.listeners.get_mut(&pool) {
-            let ends = self.exchange.pool(pool, |pool| pool.ends_listener());
+            let ends = self.pools.exchange.pool(pool, |pool| pool.ends_listener());
             if listener.reads_no_more(ends) {
                 return self.lose_server(on, CloseReason::PrimaryLost, io);
             }
@@ -237,7 +237,7 @@ impl<X: Exchange> Engine<X> {
             let has_all = !listener.is_awaited();
             self.confirm(pool, ready);
             if has_all {
-                self.exchange.pool(pool, Pool::listener_resumed);
+                self.pools.exchange.pool(pool, Pool::listener_resumed);
             }
             self.tend_listener(pool, io);
         }
@@ -249,13 +249,13 @@ impl<X: Exchange> Engine<X> {
             return;
         };
         let mark = mark.clone();
-        let has_missed = !self.exchange.pool(pool, |pool| pool.is_silent_since());
+        let has_missed = !self.pools.exchange.pool(pool, |pool| pool.is_silent_since());
         for Subscription { who, request, at_once, .. } in ready {
             let (client, serial, again) = (who.client, who.serial, !at_once.is_empty());
             let mark = mark.clone();
             let again = again.then_some(Interruption { has_missed });
             let mail = Mail::Listening { client, serial, request, mark, again };
-            self.exchange.post(who.worker, mail);
+            self.pools.exchange.post(who.worker, mail);
         }
     }
 
@@ -272,7 +272,7 @@ impl<X: Exchange> Engine<X> {
                 continue;
             }
             for (worker, to) in by_worker(listener.told_of(said.channel)) {
-                self.exchange.post(worker, Mail::Notified { to, body: body.clone() });
+                self.pools.exchange.post(worker, Mail::Notified { to, body: body.clone() });
             }
         }
     }
@@ -280,28 +280,28 @@ impl<X: Exchange> Engine<X> {
     /// Deals with a listener that could not be opened. `refused`: PostgreSQL has refused its login.
     pub(crate) fn listener_failed(&mut self, pool: PoolId, refused: bool, now: Micros) {
         let last = self.listeners.get(&pool).map_or(0, |listener| listener.pause);
-        let next = self.exchange.pool(pool, |pool| pool.attempt_after(last, refused, now));
+        let next = self.pools.exchange.pool(pool, |pool| pool.attempt_after(last, refused, now));
         self.forget_listener(pool, next);
     }
 
     /// Forgets a listener that was closed or could not be opened. Its clients ask again. The next
     /// attempt is made at `retry_at`; if it fails, the pause after it grows from `pause`.
     pub(crate) fn forget_listener(&mut self, pool: PoolId, (retry_at, pause): (Micros, Micros)) {
-        let identity = self.view(pool).identity.clone();
-        self.exchange.limits(|limits| limits.listener_gone(&identity));
+        let identity = self.pools.view(pool).identity.clone();
+        self.pools.exchange.limits(|limits| limits.listener_gone(&identity));
         let Some(old) = self.listeners.insert(pool, Listener::retried_at(retry_at, pause)) else {
             return;
         };
-        self.exchange.pool(pool, |pool| pool.need_listener(old.is_needed()));
+        self.pools.exchange.pool(pool, |pool| pool.need_listener(old.is_needed()));
         let has_missed = matches!(old.stage, Stage::Open { .. }) && !old.has_read_all;
         if matches!(old.stage, Stage::Open { .. }) {
             let is_complete = old.is_needed() && !has_missed;
-            self.exchange.pool(pool, |pool| pool.listener_ended(is_complete));
+            self.pools.exchange.pool(pool, |pool| pool.listener_ended(is_complete));
         }
         if old.is_needed() {
             let how = Interruption { has_missed };
-            for worker in 0..self.exchange.worker_count() {
-                self.exchange.post(WorkerId(worker), Mail::Unheard { pool, how });
+            for worker in 0..self.pools.exchange.worker_count() {
+                self.pools.exchange.post(WorkerId(worker), Mail::Unheard { pool, how });
             }
         }
     }

@@ -173,7 +173,7 @@ impl<X: Exchange> Engine<X> {
     fn free_paused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let (client, server) = (&self.clients[id], &*self.servers[on]);
         let is_free = is_between(client, server) && passes_channels(client);
-        if is_free && self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Paused) {
+        if is_free && self.pools.exchange.pool(server.pool, |pool| pool.gate() == Gate::Paused) {
             self.keep_client(id, on, CloseReason::Paused, io);
         }
     }
@@ -415,8 +415,8 @@ impl<X: Exchange> Engine<X> {
 
     /// The listener of a pool always belongs to the same worker.
     fn post_listener(&mut self, pool: PoolId, mail: Mail<X::Transport>) {
-        let owner = pool.0 % u32::from(self.exchange.worker_count());
-        self.exchange.post(WorkerId(owner as u16), mail);
+        let owner = pool.0 % u32::from(self.pools.exchange.worker_count());
+        self.pools.exchange.post(WorkerId(owner as u16), mail);
     }
 }
 

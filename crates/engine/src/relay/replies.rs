@@ -96,7 +96,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut self.servers[on];
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id));
-        let Some(view) = self.pools.get_mut(server.pool) else { return Passed::All };
+        let Some(view) = self.pools.views.get_mut(server.pool) else { return Passed::All };
         let mut news = News::default();
         let is_reader = view.place != Place::Writer;
         if is_reader {
@@ -133,7 +133,7 @@ impl<X: Exchange> Engine<X> {
         let news = replies.news;
         if news.schema_changed {
             // No client may learn of the change earlier.
-            self.exchange.schema_changed();
+            self.pools.exchange.schema_changed();
         }
         // Later reads must see what this transaction has written, so it is noted before the client
         // is told.
@@ -145,7 +145,13 @@ impl<X: Exchange> Engine<X> {
         let out = replies.out.finish();
         if is_read || news.left_recovery {
             let reader = id.and_then(|id| Some((id, self.clients.get(id)?)));
-            note_read(&mut self.sessions, &self.pools, reader, news.left_recovery, io.clock());
+            note_read(
+                &mut self.sessions,
+                &self.pools.views,
+                reader,
+                news.left_recovery,
+                io.clock(),
+            );
         }
         // Statement mode forbids transactions. So the client is not told that one has begun.
         let unheard = whole && matches!(stop, Stop::TransactionBlock);
@@ -184,7 +190,7 @@ impl<X: Exchange> Engine<X> {
     fn take_news(&mut self, on: ServerId, news: News, io: &mut impl Io<X>) {
         let pool = self.servers[on].pool;
         if news.bad_report {
-            self.view(pool).note_bad_report(io);
+            self.pools.view(pool).note_bad_report(io);
         }
         if news.promoted || !news.defaults.is_empty() {
             self.defaults_changed(on, news.defaults, news.promoted);

@@ -142,7 +142,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Option<Ran> {
         let client = &mut self.clients[id];
         let server = &mut self.servers[on];
-        let view = self.pools.get_mut(server.pool)?;
+        let view = self.pools.views.get_mut(server.pool)?;
         view.stats.received += input.bytes.len() as u64;
         let input = input.all();
         if !server.ledger.runs_query() {
@@ -175,7 +175,7 @@ impl<X: Exchange> Engine<X> {
             is_judged_read,
             names: &self.context.names,
             stats: &mut view.stats,
-            exchange: &mut self.exchange,
+            exchange: &mut self.pools.exchange,
             serial: &mut self.context.serial,
             now: io.now(),
             keeping,

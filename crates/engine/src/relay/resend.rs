@@ -219,7 +219,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Evicts statements, before the server gets one more.
     fn make_room(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let limit = self.settings(self.servers[on].pool).max_prepared_statements;
+        let limit = self.pools.settings(self.servers[on].pool).max_prepared_statements;
         let mut messages = Vec::new();
         let mut closed = 0;
         while let Some(old) = self.servers[on].statements.evict(limit) {
@@ -237,7 +237,7 @@ impl<X: Exchange> Engine<X> {
         let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
         let client = &self.clients[id];
         if let Some(other) =
-            substitute(&statement, client, server, &self.context.names, &mut self.exchange)
+            substitute(&statement, client, server, &self.context.names, &mut self.pools.exchange)
         {
             if server.statements.is_sure(statement.id) {
                 return self.describe_copy(on, step, &statement, io);

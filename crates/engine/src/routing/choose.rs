@@ -60,13 +60,13 @@ impl<X: Exchange> Engine<X> {
     /// Is a request of this pool's client read before the client is linked?
     #[inline]
     pub(crate) fn routes(&self, pool: Option<PoolId>) -> bool {
-        pool.and_then(|pool| self.pools.get(pool))
+        pool.and_then(|pool| self.pools.views.get(pool))
             .is_some_and(|view| view.settings.routing.is_some())
     }
 
     /// Does the server belong to a reader's pool?
     pub(crate) fn is_reader(&self, on: ServerId) -> bool {
-        let pool = self.pools.get(self.servers[on].pool);
+        let pool = self.pools.views.get(self.servers[on].pool);
         pool.is_some_and(|view| view.place != Place::Writer)
     }
 
@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let Some(writer) = self.clients[id].pool else { return };
         debug_assert!(
-            self.exchange.pool(writer, |pool| pool.settings.routing.is_some()),
+            self.pools.exchange.pool(writer, |pool| pool.settings.routing.is_some()),
             "bytes were read from a client that has no server"
         );
         let client = &mut self.clients[id];
@@ -204,7 +204,7 @@ impl<X: Exchange> Engine<X> {
         self.sessions.judge_again(id, serial, since);
         if let Some(waiter) = waiter {
             let worker = self.context.worker;
-            self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
+            self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
         }
         self.clients[id].phase.leave_queue();
         self.work.push_back(Work::Route(id));
@@ -241,7 +241,9 @@ impl<X: Exchange> Engine<X> {
         let now = io.clock();
         for id in clients {
             let Some(client) = self.clients.get(*id) else { continue };
-            let Some(view) = client.pool.and_then(|pool| self.pools.get(pool)) else { continue };
+            let Some(view) = client.pool.and_then(|pool| self.pools.views.get(pool)) else {
+                continue;
+            };
             if view.settings.reads.is_some() {
                 let session = self.sessions.of(*id, client.serial);
                 session.wrote.note(now);
@@ -255,7 +257,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn routing_of(&self, id: ClientId) -> Option<&Routing> {
-        let view = self.pools.get(self.clients.get(id)?.pool?)?;
+        let view = self.pools.views.get(self.clients.get(id)?.pool?)?;
         view.settings.routing.as_deref()
     }
 
@@ -272,7 +274,7 @@ impl<X: Exchange> Engine<X> {
         let first = self.sessions.release(id, serial);
         let since = first.map_or_else(|| self.arrival(writer, io), |(since, _)| since);
         let is_late = self.sessions.of(id, serial).take_late();
-        if let Some(place) = self.exchange.route(writer, request) {
+        if let Some(place) = self.pools.exchange.route(writer, request) {
             self.sessions.of(id, serial).is_judged_read = place != Place::Writer;
             let pool = match place {
                 Place::Writer => writer,
@@ -318,7 +320,8 @@ impl<X: Exchange> Engine<X> {
     /// Returns the moment at which a request has arrived. The worker's `now` may be earlier than a
     /// commit that the client knew of when it sent the request.
     fn arrival(&self, writer: PoolId, io: &impl Io<X>) -> Micros {
-        let routing = self.pools.get(writer).and_then(|view| view.settings.routing.as_deref());
+        let routing =
+            self.pools.views.get(writer).and_then(|view| view.settings.routing.as_deref());
         match routing.is_some_and(|routing| routing.rules.are_strict()) {
             true => io.clock(),
             false => io.now(),
@@ -345,10 +348,10 @@ impl<X: Exchange> Engine<X> {
         (since, now): (Micros, Micros),
         first: Option<Need>,
     ) -> Choice {
-        let schema = self.exchange.schema();
+        let schema = self.pools.exchange.schema();
         let random = scatter(self.context.next_serial());
         let doubted_at = self.sessions.doubted_at(id, self.clients[id].serial);
-        let (client, view) = (&self.clients[id], self.pools.get(writer));
+        let (client, view) = (&self.clients[id], self.pools.views.get(writer));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
             return Choice::primary(Why::NoStandby, None);
         };
@@ -406,12 +409,12 @@ impl<X: Exchange> Engine<X> {
     fn pool_elsewhere(&mut self, id: ClientId, full: PoolId, now: Micros) -> Option<PoolId> {
         let client = &self.clients[id];
         let (writer, serial) = (client.pool?, client.serial);
-        let Place::Reader(node) = self.view(full).place else { return None };
+        let Place::Reader(node) = self.pools.view(full).place else { return None };
         let need = self.sessions.of(id, serial).need;
         let others: Vec<_> = self.routing_of(id)?.others(node, need, now).collect();
         for other in others {
             let pool = self.pool_at(writer, Place::Reader(other));
-            if pool != writer && !self.exchange.pool(pool, |pool| pool.is_used_up()) {
+            if pool != writer && !self.pools.exchange.pool(pool, |pool| pool.is_used_up()) {
                 self.go_to(id, other, false);
                 return Some(pool);
             }
@@ -428,7 +431,7 @@ impl<X: Exchange> Engine<X> {
         if client.pool == Some(pool) {
             return false;
         }
-        let Some(Place::Reader(node)) = self.pools.get(pool).map(|view| view.place) else {
+        let Some(Place::Reader(node)) = self.pools.views.get(pool).map(|view| view.place) else {
             return false;
         };
         let serial = client.serial;
@@ -437,7 +440,7 @@ impl<X: Exchange> Engine<X> {
         let changed_at = routing.map_or(0, Routing::role_changed_at);
         // A pool that has stopped routing has no reads on standbys.
         let is_overtaken = routing.is_none_or(|routing| routing.node(node, need, now).is_err())
-            || changed_at != 0 && self.exchange.pool(pool, |pool| pool.is_behind(changed_at));
+            || changed_at != 0 && self.pools.exchange.pool(pool, |pool| pool.is_behind(changed_at));
         self.sessions.of(id, serial).note_server(is_overtaken);
         is_overtaken
     }
@@ -457,7 +460,7 @@ impl<X: Exchange> Engine<X> {
             let is_over = |pool: &mut Pool<X::Transport>| {
                 pool.is_used_up() && pool.has_waited(worker, ticket, FULL_PATIENCE, now)
             };
-            if self.exchange.pool(pool, is_over) {
+            if self.pools.exchange.pool(pool, is_over) {
                 self.clients[id].while_waiting.reader = ReaderPlace::Left;
                 self.leave_reader(id, pool);
             }
@@ -469,7 +472,7 @@ impl<X: Exchange> Engine<X> {
     /// does not stay there.
     fn go_to(&mut self, id: ClientId, node: NodeId, is_fixed: bool) {
         let client = &self.clients[id];
-        let view = client.pool.and_then(|pool| self.pools.get(pool));
+        let view = client.pool.and_then(|pool| self.pools.views.get(pool));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else { return };
         let session = self.sessions.of(id, client.serial);
         if let Some(reader) = routing.readers.get(node) {
@@ -487,7 +490,9 @@ impl<X: Exchange> Engine<X> {
             Drawn::Two(two) => self.less_busy(writer, two),
             Drawn::Move { from, to } => {
                 let pool = self.known_pool(writer, to);
-                match pool.is_some_and(|pool| self.exchange.pool(pool, |pool| pool.is_used_up())) {
+                match pool
+                    .is_some_and(|pool| self.pools.exchange.pool(pool, |pool| pool.is_used_up()))
+                {
                     true => from,
                     false => to,
                 }
@@ -499,8 +504,8 @@ impl<X: Exchange> Engine<X> {
     fn less_busy(&mut self, writer: PoolId, two: [NodeId; 2]) -> NodeId {
         let [first, second] = two.map(|node| {
             let pool = self.known_pool(writer, node);
-            let load = pool.map_or(0, |pool| self.exchange.pool(pool, |pool| pool.load()));
-            let view = self.pools.get(writer);
+            let load = pool.map_or(0, |pool| self.pools.exchange.pool(pool, |pool| pool.load()));
+            let view = self.pools.views.get(writer);
             let routing = view.and_then(|view| view.settings.routing.as_deref());
             let weight = routing.and_then(|own| own.readers.get(node)).map_or(1, |own| own.weight);
             share(load, weight)
@@ -510,7 +515,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the pool at a node, if this worker has used it.
     fn known_pool(&self, writer: PoolId, node: NodeId) -> Option<PoolId> {
-        let readers = &self.pools.get(writer)?.readers;
+        let readers = &self.pools.views.get(writer)?.readers;
         let known = readers.iter().find(|(place, _)| *place == Place::Reader(node));
         known.map(|(_, pool)| *pool)
     }
@@ -521,7 +526,7 @@ impl<X: Exchange> Engine<X> {
         if self.context.config.access == AccessPolicy::ProvenByServer {
             return writer;
         }
-        let view = self.view(writer);
+        let view = self.pools.view(writer);
         if let Some((_, known)) = view.readers.iter().find(|(of, _)| *of == place) {
             return *known;
         }
@@ -533,17 +538,18 @@ impl<X: Exchange> Engine<X> {
         let Some(entry) = self.context.config.database(&key.database) else { return writer };
         let reader = self.pool_of(&entry, &key);
         self.teach_reader(writer, reader);
-        self.view(writer).readers.push((place, reader));
+        self.pools.view(writer).readers.push((place, reader));
         reader
     }
 
     /// Copies the writer's login secret and parameters to a new reader pool.
     fn teach_reader(&mut self, writer: PoolId, reader: PoolId) {
-        let (welcome, secret, minor_version, may_ask_report) = self.exchange.pool(writer, |pool| {
-            let secret = pool.server_secret.clone();
-            (pool.welcome.clone(), secret, pool.minor_version, pool.may_ask_report)
-        });
-        self.exchange.pool(reader, |pool| {
+        let (welcome, secret, minor_version, may_ask_report) =
+            self.pools.exchange.pool(writer, |pool| {
+                let secret = pool.server_secret.clone();
+                (pool.welcome.clone(), secret, pool.minor_version, pool.may_ask_report)
+            });
+        self.pools.exchange.pool(reader, |pool| {
             if pool.welcome.is_none() {
                 (pool.welcome, pool.server_secret) = (welcome, secret);
                 (pool.minor_version, pool.may_ask_report) = (minor_version, may_ask_report);
@@ -553,7 +559,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Is this reader's pool too full for a request with this place?
     fn is_full(&mut self, pool: PoolId, place: ReaderPlace, now: Micros) -> bool {
-        self.exchange.pool(pool, |pool| match place {
+        self.pools.exchange.pool(pool, |pool| match place {
             ReaderPlace::Fixed => false,
             ReaderPlace::Open => pool.is_full(FULL_PATIENCE, now),
             ReaderPlace::Left => pool.is_used_up(),
@@ -574,7 +580,7 @@ impl<X: Exchange> Engine<X> {
         match self.request_of_reader(id, pool, values, now) {
             Grant::Refused(_) | Grant::Closed(_) => self.link(id, io),
             Grant::Queued { ticket, open: false } if self.is_full(pool, place, now) => {
-                self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
+                self.pools.exchange.pool(pool, |pool| pool.forget(worker, ticket));
                 match self.pool_elsewhere(id, pool, now) {
                     Some(other) if self.clients[id].pool != Some(other) => {
                         let grant = self.request_of_reader(id, other, values, now);
@@ -599,12 +605,13 @@ impl<X: Exchange> Engine<X> {
         values: Option<Digest>,
         now: Micros,
     ) -> Grant<X::Transport> {
-        let (worker, place) = (self.context.worker, self.view(pool).place);
+        let (worker, place) = (self.context.worker, self.pools.view(pool).place);
         let changed_at = match (self.routing_of(id), place) {
             (Some(routing), Place::Reader(node)) => routing.role_change_at(node),
             (Some(_) | None, _) => 0,
         };
         let (is_replaced, grant) = self
+            .pools
             .exchange
             .pool(pool, |pool| (pool.keep_up(changed_at), pool.request(worker, id, values, now)));
         if is_replaced {

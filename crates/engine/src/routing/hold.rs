@@ -26,7 +26,8 @@ impl<X: Exchange> Engine<X> {
         why: Why,
         (since, now): (Micros, Micros),
     ) -> bool {
-        let routing = self.pools.get(writer).and_then(|view| view.settings.routing.as_deref());
+        let routing =
+            self.pools.views.get(writer).and_then(|view| view.settings.routing.as_deref());
         let Some(routing) = routing else { return false };
         let serial = self.clients[id].serial;
         let is_early = now.saturating_sub(since) < routing.rules.stale_wait;

@@ -22,7 +22,7 @@ impl<X: Exchange> Engine<X> {
     /// run some of them now.
     #[cold]
     pub(crate) fn ask_standbys(&mut self, pool: PoolId) {
-        let routing = self.pools.get(pool).and_then(|view| view.settings.routing.as_deref());
+        let routing = self.pools.views.get(pool).and_then(|view| view.settings.routing.as_deref());
         if !routing.is_some_and(|routing| routing.readers.are_orphaned()) {
             return;
         }
@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
                 continue;
             };
             self.sessions.judge_without_primary(id, serial, since);
-            self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
+            self.pools.exchange.pool(pool, |pool| pool.forget(worker, ticket));
             self.clients[id].phase.leave_queue();
             self.work.push_back(Work::Route(id));
         }
@@ -56,7 +56,7 @@ impl<X: Exchange> Engine<X> {
     /// Returns the pool of a standby for a question of Weir's own, while the cluster of this writer
     /// has no primary.
     pub(crate) fn pool_without_primary(&mut self, writer: PoolId) -> Option<PoolId> {
-        let routing = self.pools.get(writer)?.settings.routing.as_deref()?;
+        let routing = self.pools.views.get(writer)?.settings.routing.as_deref()?;
         let node = routing.readers.stand_in()?;
         Some(self.pool_at(writer, Place::Reader(node)))
     }

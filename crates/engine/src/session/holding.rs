@@ -29,9 +29,9 @@ impl<X: Exchange> Engine<X> {
             let server = &self.servers[on];
             let (pool, epoch) = (server.pool, server.epoch);
             let is_leaving = server.doomed.is_some() || self.context.drain.is_some();
-            if is_leaving || self.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
+            if is_leaving || self.pools.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
                 let server = &mut self.servers[on];
-                if let Some(view) = self.pools.get_mut(pool) {
+                if let Some(view) = self.pools.views.get_mut(pool) {
                     end_hold(server, view);
                 }
                 // If the client also listens, its channels move to the listener first.
@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
             return None;
         }
         let patience =
-            self.pools.get(server.pool)?.history.sequences.patience(&server.session.drawn);
+            self.pools.views.get(server.pool)?.history.sequences.patience(&server.session.drawn);
         (now.saturating_sub(client.request_at) > patience).then_some(on)
     }
 
@@ -72,7 +72,7 @@ impl<X: Exchange> Engine<X> {
         client.resent = false;
         client.phase.unlink();
         server.phase.finish();
-        if !self.changed_user.is_empty() {
+        if !self.pools.changed_user.is_empty() {
             self.follow_rename(id);
         }
     }

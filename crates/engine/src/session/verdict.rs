@@ -82,7 +82,7 @@ impl<X: Exchange> Engine<X> {
             return await_cancel(id, client, server, now);
         }
         client.phase.hold_back(Waiter::served(id, server.pool, now));
-        if let Some(view) = self.pools.get_mut(server.pool) {
+        if let Some(view) = self.pools.views.get_mut(server.pool) {
             remember_setting_names(server, view);
         }
         let hears = must_ask_for_channels(client, server);
@@ -98,7 +98,7 @@ impl<X: Exchange> Engine<X> {
             objects: hears
                 || asks && (server.session.pinned.is_some() || !(Signs::SETTINGS.contains(signs))),
         };
-        let Some(view) = self.pools.get(pool) else { return };
+        let Some(view) = self.pools.views.get(pool) else { return };
         let carried = server.vars.carried.all().iter().map(|setting| &*setting.name);
         let found = server
             .session
@@ -176,7 +176,8 @@ impl<X: Exchange> Engine<X> {
         }
         let is_known = left.is_some();
         let server = &mut self.servers[on];
-        let view = self.pools.get_mut(server.pool).expect("a worker knows its servers' pools");
+        let view =
+            self.pools.views.get_mut(server.pool).expect("a worker knows its servers' pools");
         let unseen = take_events(self.clients[id].serial, server, view, is_known);
         let (traces, named) = take_traces(server, is_known);
         let lent = std::mem::take(&mut server.session.own().lent);
@@ -192,9 +193,9 @@ impl<X: Exchange> Engine<X> {
                 pins |= left.pins;
                 forget_deallocated(&mut self.clients[id], &lent, &left);
                 let changed = self.take_over(id, on, (traces, named.as_deref()), &left, io);
-                let schema = self.exchange.schema();
+                let schema = self.pools.exchange.schema();
                 let server = &self.servers[on];
-                let view = self.pools.get_mut(server.pool);
+                let view = self.pools.views.get_mut(server.pool);
                 let view = view.expect("a worker knows its servers' pools");
                 judge_functions(server, view, schema, traces, changed, left.pins, now);
                 if let Some(channels) = &left.channels
@@ -211,12 +212,12 @@ impl<X: Exchange> Engine<X> {
                 }
                 // Another client's probe must not fail because of names that were only guessed.
                 let pool = self.servers[on].pool;
-                let view = self.pools.get_mut(pool);
+                let view = self.pools.views.get_mut(pool);
                 view.into_iter().for_each(|view| view.history.forget_candidates());
             }
         }
         let server = &self.servers[on];
-        let view = self.pools.get(server.pool);
+        let view = self.pools.views.get(server.pool);
         let may_hide = view.is_some_and(|view| may_hide_settings(server, view, traces));
         if pins.is_empty() {
             let server = &mut self.servers[on];
@@ -231,7 +232,7 @@ impl<X: Exchange> Engine<X> {
             self.servers[on].doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
         let server = &mut self.servers[on];
-        let view = self.pools.get(server.pool).expect("a worker knows its servers' pools");
+        let view = self.pools.views.get(server.pool).expect("a worker knows its servers' pools");
         pin(server, view, pins, traces.knows_text, io);
         let readable = match is_known {
             true => self.prepare(id, on, io),
@@ -311,7 +312,7 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         if let Some(settings) = &left.settings {
             let pool = self.servers[on].pool;
-            let view = self.pools.get_mut(pool);
+            let view = self.pools.views.get_mut(pool);
             view.into_iter().for_each(|view| view.history.learn_customs(settings));
         }
         let channels = left.channels.as_ref();

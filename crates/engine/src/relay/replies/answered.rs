@@ -80,7 +80,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let server = &mut self.servers[on];
         let Some(id) = server.client else { return };
-        let Some(view) = self.pools.get_mut(server.pool) else { return };
+        let Some(view) = self.pools.views.get_mut(server.pool) else { return };
         let client = &mut self.clients[id];
         if let Some(taken) = server.stages.answer(now) {
             view.query_done(taken);

@@ -171,7 +171,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let pool = self.servers[on].pool;
-        if let Some(view) = self.pools.get_mut(pool) {
+        if let Some(view) = self.pools.views.get_mut(pool) {
             view.stats.received += input.bytes.len() as u64;
         }
         input.hold_rest(&mut self.clients[id], 0);
