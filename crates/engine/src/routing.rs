@@ -30,7 +30,7 @@ mod refusal;
 mod refused;
 pub mod rules;
 mod sessions;
-mod stays;
+pub(crate) mod stays;
 pub mod why;
 mod wish;
 

@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let now = io.now();
-        let Some(starving) = self.starving_for(pool, now) else {
+        let Some(starving) = self.pools.one(pool).starving_for(now) else {
             return self.pools.exchange.pool(pool, |pool| pool.unwant(wanted));
         };
         if !self.pools.exchange.pool(pool, |pool| pool.idlest().is_some()) {
@@ -77,7 +77,7 @@ impl<X: Exchange> Engine<X> {
     /// All backends of a lobby are busy. If a starving pool has a better right to a seat, the oldest
     /// one leaves at the end of its client's transaction.
     fn yield_busy(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
-        let Some(rival) = self.rival(pool, now) else { return };
+        let Some(rival) = self.pools.one(pool).rival(now) else { return };
         let may_go = |id: &ServerId| {
             let server = &*self.servers[*id];
             let is_new = now.saturating_sub(server.times.opened_at) < TURN;

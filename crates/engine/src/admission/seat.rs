@@ -6,7 +6,7 @@
 //! closed. An ordinary transaction comes here only while pools compete for seats, when it returns
 //! its server.
 
-use crate::admission::limits::{Denied, Limits, Starving};
+use crate::admission::limits::{Denied, Starving};
 use crate::admission::pool::{Idlest, Pool};
 use crate::engine::Engine;
 use crate::engine::work::Work;
@@ -58,8 +58,10 @@ impl<X: Exchange> Engine<X> {
 
     /// Takes a seat for a server of the pool, unless another worker has to open it.
     fn seat_server(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
-        if self.opens_by_proof(pool) && !self.proves_first(pool) {
-            self.pass_proof_on(pool);
+        if self.pools.one(pool).opens_by_proof(&self.context)
+            && !self.pools.one(pool).proves_first(self.context.worker)
+        {
+            self.pools.one(pool).pass_proof_on();
             return false;
         }
         self.take_seat(pool, io)
@@ -67,7 +69,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Opens a server whose place in the pool and seat are taken.
     pub(crate) fn connect_seated(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        if self.opens_by_proof(pool) {
+        if self.pools.one(pool).opens_by_proof(&self.context) {
             return self.connect_prover(pool, io);
         }
         self.tell_of_reserve(pool, io);
@@ -160,7 +162,7 @@ impl<X: Exchange> Engine<X> {
                 let id = self.attach(server, io);
                 self.servers[id].phase.unpark();
                 self.end_connection(id, CloseReason::Evicted, io);
-                self.vacate(pool, io.now());
+                self.pools.one(pool).vacate(io.now());
                 return true;
             }
         }
@@ -170,30 +172,11 @@ impl<X: Exchange> Engine<X> {
     /// starves for its seat, and placed again otherwise.
     pub(crate) fn yield_server(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let pool = self.servers[id].pool;
-        if self.is_starved_for(pool, io.now()) {
+        if self.pools.one(pool).is_starved_for(io.now()) {
             return self.close_server(id, CloseReason::Evicted, io);
         }
         self.pools.exchange.pool(pool, |pool| pool.unwant(serial));
         self.place_one(id, false, io);
-    }
-
-    /// Does a client wait in a pool that starves for a seat of this pool?
-    pub(crate) fn is_starved_for(&mut self, pool: PoolId, now: Micros) -> bool {
-        self.starving_for(pool, now).is_some()
-    }
-
-    /// Returns the claim of a pool that starves for a seat of this pool, and whose clients wait.
-    pub(crate) fn starving_for(&mut self, pool: PoolId, now: Micros) -> Option<Starving> {
-        let identity = self.pools.view(pool).identity.clone();
-        while let Some((starving, since)) =
-            self.pools.exchange.limits(|limits| limits.starving_for(&identity))
-        {
-            if self.pools.exchange.pool(starving, |pool| pool.needs_seat(now)) {
-                return self.pools.exchange.limits(|limits| limits.claim_of(starving).cloned());
-            }
-            self.pools.exchange.limits(|limits| limits.forget(starving, since));
-        }
-        None
     }
 
     /// Deals with a server that a client of its pool waits for. It is closed if a starving pool has
@@ -201,7 +184,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn contest(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let now = io.now();
         let pool = self.servers[id].pool;
-        if self.rival(pool, now).is_some() {
+        if self.pools.one(pool).rival(now).is_some() {
             return self.close_server(id, CloseReason::Evicted, io);
         }
         let identity = self.pools.view(pool).identity.clone();
@@ -209,32 +192,6 @@ impl<X: Exchange> Engine<X> {
             self.pools.exchange.pool(pool, |pool| pool.unwant(serial));
         }
         self.place_one(id, true, io);
-    }
-
-    /// Returns a pool that starves, and has a better right to a seat of this pool.
-    pub(crate) fn rival(&mut self, pool: PoolId, now: Micros) -> Option<PoolId> {
-        let identity = self.pools.view(pool).identity.clone();
-        while let Some((rival, since)) =
-            self.pools.exchange.limits(|limits| limits.better_claim(pool, &identity, now))
-        {
-            if self.pools.exchange.pool(rival, |pool| pool.needs_seat(now)) {
-                return Some(rival);
-            }
-            self.pools.exchange.limits(|limits| limits.forget(rival, since));
-        }
-        None
-    }
-
-    /// Counts a login that has succeeded or failed, so another server may be opened. The caller
-    /// must call [`Engine::feed`] afterwards.
-    pub(crate) fn opening_ended(&mut self) {
-        self.pools.exchange.limits(Limits::opening_ended);
-    }
-
-    /// Gives up the seat of a closed server.
-    pub(crate) fn vacate(&mut self, pool: PoolId, now: Micros) {
-        let identity = self.pools.view(pool).identity.clone();
-        self.pools.exchange.limits(|limits| limits.vacate(pool, &identity, now));
     }
 
     /// Opens servers for pools that starved for a seat that is free now, or whose turn it is.

@@ -47,6 +47,16 @@ impl PoolView {
         }
     }
 
+    /// Returns the moment at which a request has arrived. The worker's `now` may be earlier than a
+    /// commit that the client knew of when it sent the request.
+    pub(crate) fn arrival<X: Exchange>(&self, io: &impl Io<X>) -> Micros {
+        let routing = self.settings.routing.as_deref();
+        match routing.is_some_and(|routing| routing.rules.are_strict()) {
+            true => io.clock(),
+            false => io.now(),
+        }
+    }
+
     /// A client has been given a server, for which it has `waited`. Most have not: those are counted
     /// when the figures are asked for.
     #[inline]

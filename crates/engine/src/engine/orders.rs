@@ -186,7 +186,7 @@ impl<X: Exchange> Engine<X> {
         let identity = self.pools.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, why, io);
         io.close_server(id);
-        self.opening_ended();
+        self.pools.opening_ended();
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
         let purpose = purpose_of(server.phase);
         let listens = matches!(purpose, Some(ServerPurpose::Listen));
@@ -194,7 +194,7 @@ impl<X: Exchange> Engine<X> {
             self.attending_ended(pool, epoch, serial, false, io);
         }
         let open = self.pools.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
-        self.vacate(pool, now);
+        self.pools.one(pool).vacate(now);
         if listens {
             self.forget_listener(pool, (now, 0));
         }

@@ -2,15 +2,25 @@
 
 use std::sync::Arc;
 
+use config::{AccessPolicy, Database};
 use thin_vec::ThinVec;
 
 use super::views::PoolViews;
+use crate::admission::limits::Limits;
+use crate::admission::one_pool::OnePool;
+use crate::admission::pool::{Gate, Pool};
 use crate::admission::view::PoolView;
-use crate::ids::{Identity, PoolId};
+use crate::context::Context;
+use crate::ids::{ClientId, Identity, NodeId, PoolId};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::login::server_secret::ServerSecret;
 use crate::operator::stats::Stats;
+use crate::routing::Place;
+use crate::routing::rules::Drawn;
+use crate::routing::stays::share;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::Exchange;
+use crate::shell::{Drain, Event, Exchange, Io, Weight};
 
 #[derive(Debug)]
 pub(crate) struct Pools<X> {
@@ -61,5 +71,184 @@ impl<X: Exchange> Pools<X> {
                 role_changes: pool.role_changes(),
             })
         })
+    }
+
+    /// Returns a pool that this worker may use.
+    pub(crate) fn one(&mut self, id: PoolId) -> OnePool<'_, X> {
+        self.view(id);
+        let view = self.views.get_mut(id).expect("it was made if it was missing");
+        OnePool { id, exchange: &mut self.exchange, view }
+    }
+
+    /// Returns the writer pool of this database and user, and creates it if needed.
+    pub(crate) fn find(&mut self, context: &Context, database: &str, user: &str) -> Option<PoolId> {
+        self.find_at(context, database, user, Place::Writer)
+    }
+
+    /// Does the same for any place.
+    pub(crate) fn find_at(
+        &mut self,
+        context: &Context,
+        database: &str,
+        user: &str,
+        place: Place,
+    ) -> Option<PoolId> {
+        let entry = context.config.database(database)?;
+        let user = entry.user.as_deref().unwrap_or(user);
+        // Each login looks its pool up. The key keeps its memory.
+        let mut key = std::mem::take(&mut self.sought);
+        entry.name.clone_into(&mut key.database);
+        user.clone_into(&mut key.user);
+        key.place = place;
+        let id = self.of_key(context, &entry, &key);
+        self.sought = key;
+        Some(id)
+    }
+
+    /// Returns the pool with exactly this key, whatever user its clients have.
+    pub(crate) fn of_key(&mut self, context: &Context, entry: &Database, key: &PoolKey) -> PoolId {
+        let (config, workers) = (&context.config, self.exchange.worker_count());
+        let closed = context.drain == Some(Drain::WaitForServers);
+        let mut made = false;
+        let id = self.exchange.find_pool(key, |id| {
+            made = true;
+            let settings = Arc::new(PoolSettings::of_key(config, entry, key));
+            let mut pool = Pool::new(id, key.clone(), settings, workers);
+            if closed {
+                pool.set_gate(Gate::Closed(CloseReason::ShuttingDown));
+            }
+            pool
+        });
+        self.view(id);
+        if made && !context.config.databases.contains_key(&entry.name) {
+            self.new_autodb = Some(entry.name.clone());
+        }
+        id
+    }
+
+    /// Logs the first use of a database that was made from `*`.
+    pub(crate) fn remark_autodb(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let Some(database) = self.new_autodb.take() else { return };
+        let mut others = self.exchange.pool_ids().into_iter().filter(|other| *other != pool);
+        let of_it = |other: PoolId| self.exchange.pool(other, |pool| pool.key.database == database);
+        if others.any(of_it) {
+            return;
+        }
+        let message = format!("registered new auto-database: {database}");
+        let (name, weight) = (("(nodb)", "(nouser)"), Weight::Log);
+        io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+    }
+
+    /// Copies the SCRAM keys of a user's verifier from a pool of another database.
+    pub(crate) fn learn_from_others(&mut self, pool: PoolId) {
+        let unknown = self.exchange.pool(pool, |pool| {
+            let settings = &pool.settings;
+            let is_verifier = matches!(settings.secret, Some(wire::Secret::Scram(_)));
+            (is_verifier && pool.server_secret.is_none()).then(|| settings.secret.clone())
+        });
+        let Some(verifier) = unknown else { return };
+        let found = self.exchange.pool_ids().into_iter().find_map(|other| {
+            self.exchange.pool(other, |other| match &other.server_secret {
+                Some(ServerSecret::Scram(keys)) if other.settings.secret == verifier => {
+                    Some(keys.clone())
+                }
+                _ => None,
+            })
+        });
+        if let Some(keys) = found {
+            self.exchange.pool(pool, |pool| pool.learn_secret(ServerSecret::Scram(keys)));
+        }
+    }
+
+    /// Returns the pool of the same database and user at another place.
+    pub(crate) fn at(&mut self, context: &Context, writer: PoolId, place: Place) -> PoolId {
+        // A server there would need a client's password, which is not kept.
+        if context.config.access == AccessPolicy::ProvenByServer {
+            return writer;
+        }
+        let view = self.view(writer);
+        if let Some((_, known)) = view.readers.iter().find(|(of, _)| *of == place) {
+            return *known;
+        }
+        let key = PoolKey {
+            database: view.identity.database.clone(),
+            user: view.identity.user.clone(),
+            place,
+        };
+        let Some(entry) = context.config.database(&key.database) else { return writer };
+        let reader = self.of_key(context, &entry, &key);
+        self.teach_reader(writer, reader);
+        self.view(writer).readers.push((place, reader));
+        reader
+    }
+
+    /// Copies the writer's login secret and parameters to a new reader pool.
+    fn teach_reader(&mut self, writer: PoolId, reader: PoolId) {
+        let (welcome, secret, minor_version, may_ask_report) = self.exchange.pool(writer, |pool| {
+            let secret = pool.server_secret.clone();
+            (pool.welcome.clone(), secret, pool.minor_version, pool.may_ask_report)
+        });
+        self.exchange.pool(reader, |pool| {
+            if pool.welcome.is_none() {
+                (pool.welcome, pool.server_secret) = (welcome, secret);
+                (pool.minor_version, pool.may_ask_report) = (minor_version, may_ask_report);
+            }
+        });
+    }
+
+    /// Returns the pool of a standby for a question of Weir's own, while the cluster of this writer
+    /// has no primary.
+    pub(crate) fn without_primary(&mut self, context: &Context, writer: PoolId) -> Option<PoolId> {
+        let routing = self.views.get(writer)?.settings.routing.as_deref()?;
+        let node = routing.readers.stand_in()?;
+        Some(self.at(context, writer, Place::Reader(node)))
+    }
+
+    /// Returns the pool at a node, if this worker has used it.
+    fn known(&self, writer: PoolId, node: NodeId) -> Option<PoolId> {
+        let readers = &self.views.get(writer)?.readers;
+        let known = readers.iter().find(|(place, _)| *place == Place::Reader(node));
+        known.map(|(_, pool)| *pool)
+    }
+
+    /// Returns the node that runs the read.
+    pub(crate) fn pick(&mut self, writer: PoolId, drawn: Drawn) -> NodeId {
+        match drawn {
+            Drawn::One(node) => node,
+            Drawn::Two(two) => self.less_busy(writer, two),
+            Drawn::Move { from, to } => {
+                let pool = self.known(writer, to);
+                match pool.is_some_and(|pool| self.exchange.pool(pool, |pool| pool.is_used_up())) {
+                    true => from,
+                    false => to,
+                }
+            }
+        }
+    }
+
+    /// Returns the less busy one of two nodes, by their weights.
+    fn less_busy(&mut self, writer: PoolId, two: [NodeId; 2]) -> NodeId {
+        let [first, second] = two.map(|node| {
+            let pool = self.known(writer, node);
+            let load = pool.map_or(0, |pool| self.exchange.pool(pool, |pool| pool.load()));
+            let view = self.views.get(writer);
+            let routing = view.and_then(|view| view.settings.routing.as_deref());
+            let weight = routing.and_then(|own| own.readers.get(node)).map_or(1, |own| own.weight);
+            share(load, weight)
+        });
+        if second < first { two[1] } else { two[0] }
+    }
+
+    /// Counts a login that has succeeded or failed, so another server may be opened. The caller
+    /// must call [`Engine::feed`] afterwards.
+    pub(crate) fn opening_ended(&mut self) {
+        self.exchange.limits(Limits::opening_ended);
+    }
+
+    /// Is a request of this pool's client read before the client is linked?
+    #[inline]
+    pub(crate) fn routes(&self, pool: Option<PoolId>) -> bool {
+        pool.and_then(|pool| self.views.get(pool))
+            .is_some_and(|view| view.settings.routing.is_some())
     }
 }

@@ -218,7 +218,7 @@ impl<X: Exchange> Engine<X> {
         let config = self.context.config.clone();
         for database in config.databases.values() {
             if let (Some(user), 1..) = (&database.user, config.min_pool_size(database)) {
-                self.find_pool(&database.name, user);
+                self.pools.find(&self.context, &database.name, user);
             }
         }
     }

@@ -415,7 +415,7 @@ impl<X: Exchange> Engine<X> {
 
     fn forget_server(&mut self, server: &Server, now: Micros) {
         self.pools.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
-        self.vacate(server.pool, now);
+        self.pools.one(server.pool).vacate(now);
     }
 
     /// Returns the names of the tracked parameters.

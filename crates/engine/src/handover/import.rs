@@ -165,7 +165,7 @@ impl<X: Exchange> Engine<X> {
             };
             let (database, user) = (record.database.clone(), record.user.clone());
             let place = record.place;
-            let found = self.find_pool_at(&database, &user, place);
+            let found = self.pools.find_at(&self.context, &database, &user, place);
             let leads_there = !tables.lacks_names
                 && found
                     .is_some_and(|id| self.pools.settings(id).destination() == record.destination);
@@ -188,7 +188,7 @@ impl<X: Exchange> Engine<X> {
         record: ClientRecord,
         tables: &ImportTables,
     ) -> (ClientId, Option<ServerId>) {
-        let pool = self.find_pool(&record.database, &record.user);
+        let pool = self.pools.find(&self.context, &record.database, &record.user);
         let on = record.server.filter(|_| pool.is_some());
         let unnamed = if record.extended.as_ref().is_some_and(|own| own.has_unnamed) {
             self.context.next_serial()
@@ -276,7 +276,8 @@ impl<X: Exchange> Engine<X> {
     pub fn pool_for_lobby(&mut self, number: u32, tables: &ImportTables) -> Option<PoolId> {
         let destination = tables.pools.get(number as usize)?.as_ref()?;
         let Destination { database, user, place, is_same } = destination;
-        let pool = self.find_pool_at(database, user, *place).filter(|_| *is_same)?;
+        let pool =
+            self.pools.find_at(&self.context, database, user, *place).filter(|_| *is_same)?;
         self.pools.exchange.pool(pool, |pool| pool.settings.proxied.is_none()).then_some(pool)
     }
 
@@ -308,7 +309,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Option<ServerId> {
         let destination = tables.pools.get(record.pool as usize)?.as_ref()?;
         let Destination { database, user, place, is_same } = destination;
-        let pool = self.find_pool_at(database, user, *place)?;
+        let pool = self.pools.find_at(&self.context, database, user, *place)?;
         let is_current = *is_same && !record.is_obsolete;
         let reports = record.state_report.is_some();
         let epoch = self.pools.exchange.pool(pool, |pool| {
@@ -359,8 +360,8 @@ impl<X: Exchange> Engine<X> {
         self.context.serial = self.context.serial.max(records.serial);
         for record in &records.customs {
             let pool = tables.pools.get(record.pool as usize).and_then(Option::as_ref);
-            if let Some(pool) =
-                pool.and_then(|to| self.find_pool_at(&to.database, &to.user, to.place))
+            if let Some(pool) = pool
+                .and_then(|to| self.pools.find_at(&self.context, &to.database, &to.user, to.place))
             {
                 self.pools.view(pool).history.recall_customs(record);
             }

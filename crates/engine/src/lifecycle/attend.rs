@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use config::{Config, Proxied};
 use wire::cancel_key;
-use wire::error_fields::ErrorFields;
 
 use crate::admission::pool::Entrance;
 use crate::client::{Client, ClientPhase, KeyForm};
@@ -61,7 +60,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Must this client wait until it is known whether the pool is direct?
     fn awaits_trial(&mut self, id: ClientId, pool: PoolId, now: Micros) -> bool {
-        if self.pools.settings(pool).proxied.is_some() || self.opens_by_proof(pool) {
+        if self.pools.settings(pool).proxied.is_some()
+            || self.pools.one(pool).opens_by_proof(&self.context)
+        {
             return false;
         }
         // The backend of a trial would go to the other process.
@@ -106,23 +107,13 @@ impl<X: Exchange> Engine<X> {
         if let Some(error) = self.pools.exchange.pool(pool, |pool| pool.refusal(now)) {
             return io.refuse_lobby(pool, &error);
         }
-        if self.awaits_seat(pool, now) {
+        if self.pools.one(pool).awaits_seat(now) {
             return;
         }
         let pauses = self.pools.exchange.pool(pool, |pool| pool.pauses_attending(now));
         if !pauses && !self.enlist_idle(pool, io) {
             self.open_attending(pool, io);
         }
-    }
-
-    /// Has the lobby found no seat, and will it be offered the next one? It asks every 20 ms.
-    fn awaits_seat(&mut self, pool: PoolId, now: Micros) -> bool {
-        let awaits = self.pools.exchange.limits(|limits| limits.will_be_fed(pool))
-            && self.pools.exchange.pool(pool, |pool| pool.lobby_wants_seat(now));
-        if awaits {
-            self.pools.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
-        }
-        awaits
     }
 
     /// Opens a server for the lobby, if there is a place and a seat for it.
@@ -218,14 +209,6 @@ impl<X: Exchange> Engine<X> {
         self.attending_ended(pool, epoch, serial, false, io);
         self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, io.now());
         None
-    }
-
-    /// A login has failed. If PostgreSQL refuses the pool, clients of the lobby do not wait for it.
-    pub(crate) fn refuse_guests(&mut self, pool: PoolId, error: &ErrorFields, io: &mut impl Io<X>) {
-        let now = io.now();
-        if self.pools.exchange.pool(pool, |pool| pool.lobby_is_refused(now)) {
-            io.refuse_lobby(pool, error);
-        }
     }
 
     fn trial_failed(&mut self, pool: PoolId, why: Proxied, pause: Micros, now: Micros) {

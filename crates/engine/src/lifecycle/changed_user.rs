@@ -46,7 +46,7 @@ impl<X: Exchange> Engine<X> {
         }
         let identity = self.clients[id].identity.clone();
         // If the database is removed, its clients are dropped elsewhere.
-        let Some(new) = self.find_pool(&identity.database, &identity.user) else {
+        let Some(new) = self.pools.find(&self.context, &identity.database, &identity.user) else {
             return Some(old);
         };
         self.pools.exchange.pool(old, |pool| pool.clients -= 1);

@@ -79,7 +79,9 @@ impl<X: Exchange> Engine<X> {
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => {
                     self.servers[id].own_error = Some(error);
-                    self.report_own_query(id, OwnQuery::Connect, io);
+                    let server = &mut self.servers[id];
+                    let error = server.own_error.take();
+                    self.pools.one(server.pool).report_own_query(OwnQuery::Connect, error, io);
                     Step::Continue
                 }
                 Err(error) => Step::Failed(error.to_string()),

@@ -404,7 +404,7 @@ impl<X: Exchange> Engine<X> {
             }
             pool.server_gone(server.epoch);
         });
-        self.vacate(pool, now);
+        self.pools.one(pool).vacate(now);
         if listens {
             self.forget_listener(pool, (now, 0));
         }
@@ -466,7 +466,7 @@ impl<X: Exchange> Engine<X> {
             true => ServerFailure::Login,
             false => ServerFailure::Connect,
         });
-        self.opening_ended();
+        self.pools.opening_ended();
         // PostgreSQL starts up, shuts down or has ended this login, which says nothing about the user.
         let passes = [CANNOT_CONNECT_NOW, ADMIN_SHUTDOWN, CRASH_SHUTDOWN].map(str::as_bytes);
         let refused = refusal.as_ref().is_some_and(|error| !passes.contains(&error.sqlstate()));
@@ -480,7 +480,7 @@ impl<X: Exchange> Engine<X> {
             let listens = matches!(purpose, ServerPurpose::Listen);
             // A wrong password, or one walsender too many, concerns this client only.
             let open = self.pools.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
-            self.vacate(pool, now);
+            self.pools.one(pool).vacate(now);
             if listens {
                 self.listener_failed(pool, refused, now);
             }
@@ -514,8 +514,8 @@ impl<X: Exchange> Engine<X> {
             let failure = Failure { error: cached, names_user, retry_at, pause, refusal };
             pool.open_failed(epoch, failure, refused)
         });
-        self.refuse_guests(pool, &error, io);
-        self.vacate(pool, now);
+        self.pools.one(pool).refuse_guests(&error, io);
+        self.pools.one(pool).vacate(now);
         if !refused && self.pools.exchange.pool(pool, |pool| pool.welcome.is_some()) {
             self.review_everywhere(pool);
         }

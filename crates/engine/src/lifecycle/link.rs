@@ -28,7 +28,7 @@ use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{Carried, Order};
 use crate::session::holding::end_hold;
-use crate::shell::{Event, Exchange, Io, OwnQuery};
+use crate::shell::{Exchange, Io, OwnQuery};
 use crate::values::{SharedVars, Values};
 use crate::vars::{Present, Slots, TrackedNames, Vars, Welcome};
 
@@ -250,7 +250,9 @@ impl<X: Exchange> Engine<X> {
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, io),
             Preparation::Check if server.own_error.is_some() || !server.is_clean() => {
-                self.report_own_query(on, OwnQuery::Check, io);
+                let server = &mut self.servers[on];
+                let error = server.own_error.take();
+                self.pools.one(server.pool).report_own_query(OwnQuery::Check, error, io);
                 return self.lose_server(on, CloseReason::CheckFailed, io);
             }
             Preparation::Check => {
@@ -496,26 +498,11 @@ impl<X: Exchange> Engine<X> {
         if let ServerPhase::Settling(step) = &*self.servers[on].phase
             && let Some(query) = step.own_query()
         {
-            self.report_own_query(on, query, io);
+            let server = &mut self.servers[on];
+            let error = server.own_error.take();
+            self.pools.one(server.pool).report_own_query(query, error, io);
         }
         self.close_server(on, reason, io);
-    }
-
-    /// Logs why a query of Weir's own has failed on the server.
-    pub(crate) fn report_own_query(&mut self, on: ServerId, query: OwnQuery, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
-        let (pool, error) = (server.pool, server.own_error.take());
-        let message = match (error, query) {
-            (None, _) => "it leaves a transaction open".to_owned(),
-            (Some(error), OwnQuery::Connect) => {
-                format!("{}: {}", String::from_utf8_lossy(error.severity()), error.message())
-            }
-            (Some(error), _) => error.message().into_owned(),
-        };
-        let repeats = self.pools.exchange.pool(pool, |pool| pool.query_failed(query, &message));
-        let identity = self.pools.view(pool).identity.clone();
-        let name = (identity.database.as_str(), identity.user.as_str());
-        io.event(Event::OwnQueryFailed { name, query, message: &message, repeats });
     }
 
     /// Makes the server available: none of Weir's own queries is under way either.

@@ -14,7 +14,7 @@ use wire::startup::CancelKey;
 use wire::{Header, backend, frontend, md5};
 
 use crate::admission::limits::Limits;
-use crate::admission::pool::{Gate, OPENING_MAX, Pool, Refusals};
+use crate::admission::pool::{Gate, OPENING_MAX, Pool};
 use crate::admission::seat::Opening;
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
@@ -105,7 +105,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let serial = self.pools.exchange.next_connection();
         self.pools.view(pool);
-        self.learn_from_other_pools(pool);
+        self.pools.learn_from_others(pool);
         let (minor, may_ask, target, mode, (server_secret, epoch)) =
             self.pools.exchange.pool(pool, |pool| {
                 // Epoch, mode and target are read together under the lock; this worker's own copy may
@@ -389,7 +389,7 @@ impl<X: Exchange> Engine<X> {
         }
         let taken = now.saturating_sub(server.times.connected_at);
         self.pools.view(pool).server_opened(taken);
-        self.opening_ended();
+        self.pools.opening_ended();
         if let Some(ServerPurpose::Replication { client }) = purpose {
             return self.replication_opened(id, client, &welcome, rest, io);
         }
@@ -429,7 +429,7 @@ impl<X: Exchange> Engine<X> {
             pool.refusals.take()
         });
         if let Some(refusals) = refusals {
-            self.logins_work_again(pool, &refusals, io);
+            self.pools.one(pool).logins_work_again(&refusals, io);
         }
         let server = &mut self.servers[id];
         server.vars = welcome.vars.clone();
@@ -471,13 +471,6 @@ impl<X: Exchange> Engine<X> {
             self.disconnect(client, why, io);
             self.close_server(id, CloseReason::NothingProven, io);
         }
-    }
-
-    fn logins_work_again(&mut self, pool: PoolId, refusals: &Refusals, io: &mut impl Io<X>) {
-        let identity = self.pools.view(pool).identity.clone();
-        let name = (identity.database.as_str(), identity.user.as_str());
-        let after = io.now().saturating_sub(refusals.since);
-        io.event(Event::ServerLoginWorks { name, refused: refusals.count, after });
     }
 
     pub(crate) fn begin_use(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {

@@ -198,17 +198,10 @@ impl<X: Exchange> Engine<X> {
         let (client, server) = (&self.clients[id], &*self.servers[on]);
         let (pool, logged_in_with) = (client.pool, client.role_changes);
         let now = match pool {
-            Some(pool) if pool != server.pool => self.role_changes_of(pool),
+            Some(pool) if pool != server.pool => self.pools.one(pool).role_changes(),
             Some(_) | None => role_changes(server.epoch),
         };
         now != logged_in_with && self.clients[id].is_welcomed()
-    }
-
-    /// Asks the pool itself: this worker may not have heard yet what another one has found out.
-    #[cold]
-    #[inline(never)]
-    fn role_changes_of(&mut self, pool: PoolId) -> u16 {
-        self.pools.exchange.pool(pool, |pool| pool.role_changes())
     }
 
     /// Disconnects such a client. The server goes to another one.

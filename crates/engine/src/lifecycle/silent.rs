@@ -9,10 +9,10 @@
 //!
 //! A node that answers a client, and only not Weir, is not silent for this client's server.
 
-use crate::admission::pool::Pool;
+use crate::admission::one_pool::OnePool;
 use crate::client::Client;
 use crate::engine::Engine;
-use crate::ids::{Micros, PoolId, over};
+use crate::ids::{Micros, over};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::routing::Place;
 use crate::server::{Server, ServerPhase};
@@ -29,6 +29,19 @@ struct Patience {
 }
 
 impl Patience {
+    /// Returns the time that a pool's servers may take, if their node is silent.
+    fn of<X: Exchange>(pool: &mut OnePool<'_, X>) -> Option<Self> {
+        let settings = &pool.view.settings;
+        settings.cluster.as_ref()?;
+        let (movable, failover_wait) = (settings.health_timeout, settings.failover_wait);
+        let other = match pool.view.place {
+            Place::Writer => failover_wait,
+            Place::Reader(_) => movable,
+        };
+        let since = pool.lock(|pool| pool.silent_since())?;
+        Some(Self { since, movable, other })
+    }
+
     fn is_over(self, server: &Server, client: Option<&Client>, now: Micros) -> bool {
         let asked_at = match (&*server.phase, client) {
             (ServerPhase::Linked, Some(client)) if !server.ledger.owes_nothing() => {
@@ -60,7 +73,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn give_up_silent(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
         for pool in self.pools.views.ids() {
-            let Some(patience) = self.patience(pool) else { continue };
+            let Some(patience) = Patience::of(&mut self.pools.one(pool)) else { continue };
             let is_over = |server: &Server| {
                 let client = server.client.and_then(|id| self.clients.get(id));
                 server.pool == pool && patience.is_over(server, client, now)
@@ -69,18 +82,5 @@ impl<X: Exchange> Engine<X> {
                 self.lose_server(server, CloseReason::NodeSilent, io);
             }
         }
-    }
-
-    /// Returns the time that a pool's servers may take, if their node is silent.
-    fn patience(&mut self, pool: PoolId) -> Option<Patience> {
-        let settings = self.pools.settings(pool);
-        settings.cluster.as_ref()?;
-        let (movable, failover_wait) = (settings.health_timeout, settings.failover_wait);
-        let other = match self.pools.view(pool).place {
-            Place::Writer => failover_wait,
-            Place::Reader(_) => movable,
-        };
-        let since = self.pools.exchange.pool(pool, |pool: &mut Pool<_>| pool.silent_since())?;
-        Some(Patience { since, movable, other })
     }
 }

@@ -134,12 +134,12 @@ impl<X: Exchange> Engine<X> {
             user: question.auth_user.clone(),
             place: Place::Writer,
         };
-        let pool = self.pool_of(&entry, &key);
+        let pool = self.pools.of_key(&self.context, &entry, &key);
         if self.pools.exchange.pool(pool, |pool| pool.disabled) {
             let why = format!("authentication database \"{}\" is disabled", question.shown);
             return Some(Step::Refuse(OwnError::new(Cause::DisabledDatabase, why)));
         }
-        let pool = self.pool_without_primary(pool).unwrap_or(pool);
+        let pool = self.pools.without_primary(&self.context, pool).unwrap_or(pool);
         let asking = Asking { pool, query: question.query.into(), waiter: None };
         self.clients[id].login_mut().step = LoginStep::Asking(asking);
         let worker = self.context.worker;

@@ -17,8 +17,8 @@
 //! password or the user's rights may have changed. Only if PostgreSQL cannot be asked now, a
 //! password that is known to be right is accepted.
 
+use crate::admission::one_pool::OnePool;
 use crate::lifecycle::close_reason::CloseReason;
-use config::AccessPolicy;
 use wire::error_fields::ErrorFields;
 
 use crate::admission::pool::{Grant, Parked, Pool};
@@ -30,7 +30,7 @@ use crate::login::console::is_console;
 use crate::login::steps::{Step, no_database};
 use crate::own_error::judges_user;
 use crate::server::ServerPurpose;
-use crate::shell::{Exchange, Io, Mail};
+use crate::shell::{Exchange, Io};
 
 /// The parameter that a server reports to a superuser.
 const SUPERUSER: (&[u8], &[u8]) = (b"is_superuser", b"on");
@@ -45,10 +45,10 @@ impl<X: Exchange> Engine<X> {
             true => config.proof_database(),
             false => &requested.database,
         };
-        let Some(pool) = self.find_pool(database, &requested.user) else {
+        let Some(pool) = self.pools.find(&self.context, database, &requested.user) else {
             return Step::Refuse(no_database(database));
         };
-        if self.is_proven(pool, password) {
+        if self.pools.one(pool).is_proven(password) {
             return match self.clients[id].wants_console(&self.context.config) {
                 true => self.prove_again(id, pool, password, io),
                 false => self.authenticated(id, io),
@@ -103,7 +103,7 @@ impl<X: Exchange> Engine<X> {
         error: &ErrorFields,
         io: &mut impl Io<X>,
     ) {
-        if self.is_proven(pool, password) {
+        if self.pools.one(pool).is_proven(password) {
             // The user may also have lost the right to connect to the database.
             if judges_user(error) || matches!(error.sqlstate(), b"42501" | b"3D000" | b"55000") {
                 self.pools.exchange.pool(pool, |pool| pool.proven = None);
@@ -119,24 +119,6 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn admit(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let step = self.authenticated(id, io);
         self.go_on_login(id, step, io);
-    }
-
-    /// May this user, whose password PostgreSQL has accepted, change things on the console? A
-    /// superuser can do anything to the only server behind it anyway.
-    pub(crate) fn is_superuser(&mut self, user: &str) -> bool {
-        let database = self.context.config.proof_database().to_owned();
-        let Some(pool) = self.find_pool(&database, user) else { return false };
-        let welcome = self.pools.exchange.pool(pool, |pool| pool.welcome.clone());
-        welcome.is_some_and(|welcome| {
-            let is_it = |(name, value): &(Vec<u8>, Vec<u8>)| (&name[..], &value[..]) == SUPERUSER;
-            welcome.fixed().iter().any(is_it)
-        })
-    }
-
-    /// Was this password found right before?
-    fn is_proven(&mut self, pool: PoolId, password: &[u8]) -> bool {
-        let proven = self.pools.exchange.pool(pool, |pool| pool.proven.clone());
-        proven.is_some_and(|verifier| verifier.verify_password(password))
     }
 
     fn queue_proof(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
@@ -170,7 +152,8 @@ impl<X: Exchange> Engine<X> {
         let LoginStep::Proving(proving) = &mut self.clients[id].login_mut().step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
-        if !self.clients[id].wants_console(&self.context.config) && self.is_proven(pool, &password)
+        if !self.clients[id].wants_console(&self.context.config)
+            && self.pools.one(pool).is_proven(&password)
         {
             self.servers[on].phase.unpark();
             // The server is placed first, so the client may find it in the pool.
@@ -191,19 +174,6 @@ impl<X: Exchange> Engine<X> {
         self.connect_server(pool, Some(purpose), io);
     }
 
-    /// Does this pool lack a secret to open servers with?
-    pub(crate) fn opens_by_proof(&mut self, pool: PoolId) -> bool {
-        self.context.config.access == AccessPolicy::ProvenByServer
-            && self.pools.exchange.pool(pool, |pool| pool.server_secret.is_none())
-    }
-
-    /// Does the client that has waited longest, whose login is next, belong to this worker?
-    pub(crate) fn proves_first(&mut self, id: PoolId) -> bool {
-        let worker = self.context.worker;
-        let first = self.pools.exchange.pool(id, |pool| pool.first_waiter());
-        first.is_some_and(|(owner, _)| owner == worker)
-    }
-
     /// Opens the login of the client that has waited longest. A place and a seat are taken.
     pub(crate) fn connect_prover(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let worker = self.context.worker;
@@ -214,21 +184,21 @@ impl<X: Exchange> Engine<X> {
             Some(waiter.client)
         });
         let Some(client) = first else {
-            self.opening_ended();
-            self.vacate(id, io.now());
-            self.pass_proof_on(id);
+            self.pools.opening_ended();
+            self.pools.one(id).vacate(io.now());
+            self.pools.one(id).pass_proof_on();
             return self.feed(io);
         };
         self.connect_proof(client, io);
     }
+}
 
-    pub(crate) fn pass_proof_on(&mut self, id: PoolId) {
-        let first = self.pools.exchange.pool(id, |pool| {
-            pool.withdraw_opening();
-            pool.first_waiter()
-        });
-        if let Some((owner, _)) = first {
-            self.pools.exchange.post(owner, Mail::Prove { pool: id });
-        }
-    }
+/// May the user of this pool, whose password PostgreSQL has accepted, change things on the console? A
+/// superuser can do anything to the only server behind it anyway.
+pub(super) fn is_superuser<X: Exchange>(pool: &mut OnePool<'_, X>) -> bool {
+    let welcome = pool.lock(|pool| pool.welcome.clone());
+    welcome.is_some_and(|welcome| {
+        let is_it = |(name, value): &(Vec<u8>, Vec<u8>)| (&name[..], &value[..]) == SUPERUSER;
+        welcome.fixed().iter().any(is_it)
+    })
 }

@@ -65,29 +65,12 @@ impl<X: Exchange> Engine<X> {
         self.authenticated(id, io)
     }
 
-    /// `user` has logged in with this secret. A forced user has its own credentials: only its keys
-    /// may be missing.
-    fn learn(&mut self, pool: PoolId, user: &str, server_secret: ServerSecret) {
-        self.pools.exchange.pool(pool, |pool| {
-            let settings = &pool.settings;
-            let is_missing = match (&server_secret, settings.own_verifier()) {
-                (ServerSecret::Scram(keys), Some(verifier)) => {
-                    settings.login_user() == user && verifier.verify_client_key(&keys.client_key)
-                }
-                (_, _) => !settings.forced_user,
-            };
-            if is_missing {
-                pool.learn_secret(server_secret);
-            }
-        });
-    }
-
     /// Keeps what the client's proof revealed, to open servers of the pool.
     pub(super) fn learn_proof(&mut self, id: ClientId, pool: PoolId) {
         let login = self.clients[id].login_mut();
         if let Some(server_secret) = login.proven.take() {
             let requested = login.requested.clone();
-            self.learn(pool, &requested.user, *server_secret);
+            self.pools.one(pool).learn(&requested.user, *server_secret);
         }
     }
 
@@ -99,36 +82,17 @@ impl<X: Exchange> Engine<X> {
         match &credential.secret {
             wire::Secret::Plain(password) if password.is_empty() => {}
             wire::Secret::Plain(password) => {
-                self.learn(pool, user, ServerSecret::Password(password.clone()));
+                self.pools.one(pool).learn(user, ServerSecret::Password(password.clone()));
             }
-            wire::Secret::Md5(hash) => self.learn(pool, user, ServerSecret::Md5(hash.clone())),
+            wire::Secret::Md5(hash) => {
+                self.pools.one(pool).learn(user, ServerSecret::Md5(hash.clone()))
+            }
             // Only a client's proof yields the keys. Those of an earlier login may still be right.
             wire::Secret::Scram(_) => {
                 if self.pools.exchange.pool(pool, |pool| pool.server_secret.is_none()) {
-                    self.learn(pool, user, ServerSecret::Verifier);
+                    self.pools.one(pool).learn(user, ServerSecret::Verifier);
                 }
             }
-        }
-    }
-
-    /// Copies the SCRAM keys of a user's verifier from a pool of another database.
-    pub(crate) fn learn_from_other_pools(&mut self, pool: PoolId) {
-        let unknown = self.pools.exchange.pool(pool, |pool| {
-            let settings = &pool.settings;
-            let is_verifier = matches!(settings.secret, Some(wire::Secret::Scram(_)));
-            (is_verifier && pool.server_secret.is_none()).then(|| settings.secret.clone())
-        });
-        let Some(verifier) = unknown else { return };
-        let found = self.pools.exchange.pool_ids().into_iter().find_map(|other| {
-            self.pools.exchange.pool(other, |other| match &other.server_secret {
-                Some(ServerSecret::Scram(keys)) if other.settings.secret == verifier => {
-                    Some(keys.clone())
-                }
-                _ => None,
-            })
-        });
-        if let Some(keys) = found {
-            self.pools.exchange.pool(pool, |pool| pool.learn_secret(ServerSecret::Scram(keys)));
         }
     }
 

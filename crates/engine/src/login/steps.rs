@@ -2,19 +2,18 @@
 //! checks are PgBouncer's. An unknown user is treated like a wrong password, and an unknown
 //! database is reported only after authentication.
 
-use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::complete_vars;
 use crate::lifecycle::preparation::Readable;
+use crate::login::prove::is_superuser;
 use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::hba::Visitor;
-use config::{AccessPolicy, AuthType, Config, Database, SslMode};
+use config::{AccessPolicy, AuthType, Config, SslMode};
 use wire::scram::ScramServer;
 use wire::startup::{self, StartupError, StartupRequest};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
-use crate::admission::pool::{Gate, Pool};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
@@ -24,9 +23,8 @@ use crate::login::auth::{Awaited, Challenge, Credential, Login, LoginStep, Metho
 use crate::login::checks::{check_password, check_peer};
 use crate::login::console::{self, is_console};
 use crate::login::decoy::Decoy;
-use crate::routing::Place;
-use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{ConsoleLogin, Drain, Event, Exchange, Io, TlsStart, Weight};
+use crate::settings::PoolSettings;
+use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart, Weight};
 use crate::values::Values;
 
 /// Maximal length of a password or SASL message (PostgreSQL's `PG_MAX_AUTH_TOKEN_LENGTH`).
@@ -348,18 +346,21 @@ impl<X: Exchange> Engine<X> {
         let requested = self.clients[id].login_mut().requested.clone();
         let Identity { database, user } = &*requested;
         if is_console(&self.context.config, database) {
-            let is_superuser = self.context.config.access == AccessPolicy::ProvenByServer
-                && self.is_superuser(user);
+            let is_superuser = self.context.config.access == AccessPolicy::ProvenByServer && {
+                let database = self.context.config.proof_database();
+                let pool = self.pools.find(&self.context, database, user);
+                pool.is_some_and(|pool| is_superuser(&mut self.pools.one(pool)))
+            };
             return match console::rights(&self.context.config, user, is_superuser) {
                 Some(admin) => self.enter_console(id, admin, io),
                 None => Step::Refuse(not_allowed()),
             };
         }
-        let Some(pool) = self.find_pool(database, user) else {
+        let Some(pool) = self.pools.find(&self.context, database, user) else {
             log_login_failed(id, self.clients[id].login_mut(), io);
             return Step::Refuse(no_database(database));
         };
-        self.remark_autodb(id, pool, io);
+        self.pools.remark_autodb(id, pool, io);
         let disabled = self.pools.exchange.pool(pool, |pool| pool.disabled);
         if disabled {
             return Step::Refuse(OwnError::new(
@@ -446,65 +447,6 @@ impl<X: Exchange> Engine<X> {
         };
         io.hand_to_console(id, login);
         Step::Done
-    }
-
-    /// Returns the writer pool of this database and user, and creates it if needed.
-    pub(crate) fn find_pool(&mut self, database: &str, user: &str) -> Option<PoolId> {
-        self.find_pool_at(database, user, Place::Writer)
-    }
-
-    /// Does the same for any place.
-    pub(crate) fn find_pool_at(
-        &mut self,
-        database: &str,
-        user: &str,
-        place: Place,
-    ) -> Option<PoolId> {
-        let entry = self.context.config.database(database)?;
-        let user = entry.user.as_deref().unwrap_or(user);
-        // Each login looks its pool up. The key keeps its memory.
-        let mut key = std::mem::take(&mut self.pools.sought);
-        entry.name.clone_into(&mut key.database);
-        user.clone_into(&mut key.user);
-        key.place = place;
-        let id = self.pool_of(&entry, &key);
-        self.pools.sought = key;
-        Some(id)
-    }
-
-    /// Returns the pool with exactly this key, whatever user its clients have.
-    pub(crate) fn pool_of(&mut self, entry: &Database, key: &PoolKey) -> PoolId {
-        let (config, workers) = (&self.context.config, self.pools.exchange.worker_count());
-        let closed = self.context.drain == Some(Drain::WaitForServers);
-        let mut made = false;
-        let id = self.pools.exchange.find_pool(key, |id| {
-            made = true;
-            let settings = Arc::new(PoolSettings::of_key(config, entry, key));
-            let mut pool = Pool::new(id, key.clone(), settings, workers);
-            if closed {
-                pool.set_gate(Gate::Closed(CloseReason::ShuttingDown));
-            }
-            pool
-        });
-        self.pools.view(id);
-        if made && !self.context.config.databases.contains_key(&entry.name) {
-            self.pools.new_autodb = Some(entry.name.clone());
-        }
-        id
-    }
-
-    /// Logs the first use of a database that was made from `*`.
-    fn remark_autodb(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let Some(database) = self.pools.new_autodb.take() else { return };
-        let mut others = self.pools.exchange.pool_ids().into_iter().filter(|other| *other != pool);
-        let of_it =
-            |other: PoolId| self.pools.exchange.pool(other, |pool| pool.key.database == database);
-        if others.any(of_it) {
-            return;
-        }
-        let message = format!("registered new auto-database: {database}");
-        let (name, weight) = (("(nodb)", "(nouser)"), Weight::Log);
-        io.event(Event::ClientRemark { client: id, name, weight, message: &message });
     }
 }
 

@@ -71,19 +71,15 @@ impl<X: Exchange> Engine<X> {
             let (needed, since) = (listener.is_needed(), listener.unused_since);
             if over(limit, since, now) {
                 self.lose_server(server, CloseReason::NobodyListens, io);
-            } else if !needed && (self.is_starved_for(pool, now) || self.is_lacked_elsewhere(pool))
+            } else if !needed
+                && (self.pools.one(pool).is_starved_for(now)
+                    || self.pools.one(pool).is_lacked_elsewhere())
             {
                 self.lose_server(server, CloseReason::Evicted, io);
             } else {
                 self.tend_listener(pool, io);
             }
         }
-    }
-
-    /// Is there no room for another pool's listener because of this pool's?
-    fn is_lacked_elsewhere(&mut self, pool: PoolId) -> bool {
-        let identity = self.pools.view(pool).identity.clone();
-        self.pools.exchange.limits(|limits| limits.listener_is_lacked(pool, &identity))
     }
 
     /// Closes listeners after an operator's order: those with an outdated address, and those whose

@@ -1,8 +1,9 @@
 //! Chooses a pool for an idle client's request, and links the client there.
 
-use config::{AccessPolicy, Balance};
+use config::Balance;
 use sql::{Refusal, Verdict};
 
+use crate::admission::one_pool::OnePool;
 use crate::admission::pool::{Grant, Pool};
 use crate::client::{Client, ClientPhase, ReaderPlace};
 use crate::engine::Engine;
@@ -16,10 +17,8 @@ use crate::routing::freshness::Need;
 use crate::routing::readers::Readers;
 use crate::routing::rules::{Drawn, Routing};
 use crate::routing::sessions::Harmless;
-use crate::routing::stays::share;
 use crate::routing::why::Why;
 use crate::routing::wish::{Wish, token_of, wish_of};
-use crate::settings::PoolKey;
 use crate::shell::{Exchange, Io};
 use crate::values::Digest;
 
@@ -57,13 +56,6 @@ impl Choice {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Is a request of this pool's client read before the client is linked?
-    #[inline]
-    pub(crate) fn routes(&self, pool: Option<PoolId>) -> bool {
-        pool.and_then(|pool| self.pools.views.get(pool))
-            .is_some_and(|view| view.settings.routing.is_some())
-    }
-
     /// Does the server belong to a reader's pool?
     pub(crate) fn is_reader(&self, on: ServerId) -> bool {
         let pool = self.pools.views.get(self.servers[on].pool);
@@ -123,7 +115,7 @@ impl<X: Exchange> Engine<X> {
             is_at_rest && server.keeps_only_numbers() && !self.is_reader(on)
         });
         let is_whole = client.stream.at_boundary();
-        let writer = pool.filter(|pool| is_held && is_whole && self.routes(Some(*pool)));
+        let writer = pool.filter(|pool| is_held && is_whole && self.pools.routes(Some(*pool)));
         let Some((writer, FirstRequest::Whole(len))) =
             writer.map(|own| (own, first_request(bytes)))
         else {
@@ -165,7 +157,7 @@ impl<X: Exchange> Engine<X> {
         }
         // It is not read since it waits for a reader that does not serve it.
         io.resume_client(id);
-        match self.routes(client.pool) {
+        match self.pools.routes(client.pool) {
             true => self.route_bytes(id, &[], io),
             // Its pool has stopped routing.
             false => {
@@ -215,7 +207,7 @@ impl<X: Exchange> Engine<X> {
     #[inline]
     pub(crate) fn note_handled(&mut self, id: ClientId, len: usize) {
         let Some(client) = self.clients.get(id) else { return };
-        if !self.routes(client.pool) {
+        if !self.pools.routes(client.pool) {
             return;
         }
         let last = client.server.map(|on| self.servers[on].ledger.last_end());
@@ -272,14 +264,17 @@ impl<X: Exchange> Engine<X> {
     ) -> Option<(PoolId, Micros)> {
         let serial = self.clients[id].serial;
         let first = self.sessions.release(id, serial);
-        let since = first.map_or_else(|| self.arrival(writer, io), |(since, _)| since);
+        let since = match first {
+            Some((since, _)) => since,
+            None => self.pools.view(writer).arrival(io),
+        };
         let is_late = self.sessions.of(id, serial).take_late();
         if let Some(place) = self.pools.exchange.route(writer, request) {
             self.sessions.of(id, serial).is_judged_read = place != Place::Writer;
             let pool = match place {
                 Place::Writer => writer,
                 Place::Reader(_) if is_late => writer,
-                reader @ Place::Reader(_) => self.pool_at(writer, reader),
+                reader @ Place::Reader(_) => self.pools.at(&self.context, writer, reader),
             };
             return Some((pool, since));
         }
@@ -300,14 +295,15 @@ impl<X: Exchange> Engine<X> {
                 routing.readers.want_as_of(need.shown.at);
             }
         }
-        let node = nodes.ok().map(|drawn| self.pick(writer, drawn));
+        let node = nodes.ok().map(|drawn| self.pools.pick(writer, drawn));
         let place = &mut self.clients[id].while_waiting.reader;
         *place = match *place {
             _ if is_fixed => ReaderPlace::Fixed,
             ReaderPlace::Left => ReaderPlace::Left,
             ReaderPlace::Fixed | ReaderPlace::Open => ReaderPlace::Open,
         };
-        let pool = node.map_or(writer, |node| self.pool_at(writer, Place::Reader(node)));
+        let pool =
+            node.map_or(writer, |node| self.pools.at(&self.context, writer, Place::Reader(node)));
         if let Some(node) = node {
             self.go_to(id, node, is_fixed);
         }
@@ -315,17 +311,6 @@ impl<X: Exchange> Engine<X> {
         session.is_judged_read = harmless.is_some_and(|kind| kind != Harmless::Doubted);
         session.expect(harmless.filter(|_| pool == writer).map(|kind| (kind, request.len())));
         Some((pool, since))
-    }
-
-    /// Returns the moment at which a request has arrived. The worker's `now` may be earlier than a
-    /// commit that the client knew of when it sent the request.
-    fn arrival(&self, writer: PoolId, io: &impl Io<X>) -> Micros {
-        let routing =
-            self.pools.views.get(writer).and_then(|view| view.settings.routing.as_deref());
-        match routing.is_some_and(|routing| routing.rules.are_strict()) {
-            true => io.clock(),
-            false => io.now(),
-        }
     }
 
     /// Sends a request to the writer without judging it.
@@ -413,7 +398,7 @@ impl<X: Exchange> Engine<X> {
         let need = self.sessions.of(id, serial).need;
         let others: Vec<_> = self.routing_of(id)?.others(node, need, now).collect();
         for other in others {
-            let pool = self.pool_at(writer, Place::Reader(other));
+            let pool = self.pools.at(&self.context, writer, Place::Reader(other));
             if pool != writer && !self.pools.exchange.pool(pool, |pool| pool.is_used_up()) {
                 self.go_to(id, other, false);
                 return Some(pool);
@@ -483,89 +468,6 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Returns the node that runs the read.
-    fn pick(&mut self, writer: PoolId, drawn: Drawn) -> NodeId {
-        match drawn {
-            Drawn::One(node) => node,
-            Drawn::Two(two) => self.less_busy(writer, two),
-            Drawn::Move { from, to } => {
-                let pool = self.known_pool(writer, to);
-                match pool
-                    .is_some_and(|pool| self.pools.exchange.pool(pool, |pool| pool.is_used_up()))
-                {
-                    true => from,
-                    false => to,
-                }
-            }
-        }
-    }
-
-    /// Returns the less busy one of two nodes, by their weights.
-    fn less_busy(&mut self, writer: PoolId, two: [NodeId; 2]) -> NodeId {
-        let [first, second] = two.map(|node| {
-            let pool = self.known_pool(writer, node);
-            let load = pool.map_or(0, |pool| self.pools.exchange.pool(pool, |pool| pool.load()));
-            let view = self.pools.views.get(writer);
-            let routing = view.and_then(|view| view.settings.routing.as_deref());
-            let weight = routing.and_then(|own| own.readers.get(node)).map_or(1, |own| own.weight);
-            share(load, weight)
-        });
-        if second < first { two[1] } else { two[0] }
-    }
-
-    /// Returns the pool at a node, if this worker has used it.
-    fn known_pool(&self, writer: PoolId, node: NodeId) -> Option<PoolId> {
-        let readers = &self.pools.views.get(writer)?.readers;
-        let known = readers.iter().find(|(place, _)| *place == Place::Reader(node));
-        known.map(|(_, pool)| *pool)
-    }
-
-    /// Returns the pool of the same database and user at another place.
-    pub(super) fn pool_at(&mut self, writer: PoolId, place: Place) -> PoolId {
-        // A server there would need a client's password, which is not kept.
-        if self.context.config.access == AccessPolicy::ProvenByServer {
-            return writer;
-        }
-        let view = self.pools.view(writer);
-        if let Some((_, known)) = view.readers.iter().find(|(of, _)| *of == place) {
-            return *known;
-        }
-        let key = PoolKey {
-            database: view.identity.database.clone(),
-            user: view.identity.user.clone(),
-            place,
-        };
-        let Some(entry) = self.context.config.database(&key.database) else { return writer };
-        let reader = self.pool_of(&entry, &key);
-        self.teach_reader(writer, reader);
-        self.pools.view(writer).readers.push((place, reader));
-        reader
-    }
-
-    /// Copies the writer's login secret and parameters to a new reader pool.
-    fn teach_reader(&mut self, writer: PoolId, reader: PoolId) {
-        let (welcome, secret, minor_version, may_ask_report) =
-            self.pools.exchange.pool(writer, |pool| {
-                let secret = pool.server_secret.clone();
-                (pool.welcome.clone(), secret, pool.minor_version, pool.may_ask_report)
-            });
-        self.pools.exchange.pool(reader, |pool| {
-            if pool.welcome.is_none() {
-                (pool.welcome, pool.server_secret) = (welcome, secret);
-                (pool.minor_version, pool.may_ask_report) = (minor_version, may_ask_report);
-            }
-        });
-    }
-
-    /// Is this reader's pool too full for a request with this place?
-    fn is_full(&mut self, pool: PoolId, place: ReaderPlace, now: Micros) -> bool {
-        self.pools.exchange.pool(pool, |pool| match place {
-            ReaderPlace::Fixed => false,
-            ReaderPlace::Open => pool.is_full(FULL_PATIENCE, now),
-            ReaderPlace::Left => pool.is_used_up(),
-        })
-    }
-
     /// Links the client to a server of this pool, or of the writer if the pool refuses.
     fn link_routed(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) -> Readable {
         let now = io.now();
@@ -579,7 +481,9 @@ impl<X: Exchange> Engine<X> {
         }
         match self.request_of_reader(id, pool, values, now) {
             Grant::Refused(_) | Grant::Closed(_) => self.link(id, io),
-            Grant::Queued { ticket, open: false } if self.is_full(pool, place, now) => {
+            Grant::Queued { ticket, open: false }
+                if is_full(&mut self.pools.one(pool), place, now) =>
+            {
                 self.pools.exchange.pool(pool, |pool| pool.forget(worker, ticket));
                 match self.pool_elsewhere(id, pool, now) {
                     Some(other) if self.clients[id].pool != Some(other) => {
@@ -631,4 +535,13 @@ fn scatter(number: u64) -> u64 {
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
+}
+
+/// Is this reader's pool too full for a request with this place?
+fn is_full<X: Exchange>(pool: &mut OnePool<'_, X>, place: ReaderPlace, now: Micros) -> bool {
+    pool.lock(|pool| match place {
+        ReaderPlace::Fixed => false,
+        ReaderPlace::Open => pool.is_full(FULL_PATIENCE, now),
+        ReaderPlace::Left => pool.is_used_up(),
+    })
 }

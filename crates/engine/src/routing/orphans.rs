@@ -14,7 +14,6 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{PoolId, Waiter};
-use crate::routing::Place;
 use crate::shell::Exchange;
 
 impl<X: Exchange> Engine<X> {
@@ -51,13 +50,5 @@ impl<X: Exchange> Engine<X> {
             self.clients[id].phase.leave_queue();
             self.work.push_back(Work::Route(id));
         }
-    }
-
-    /// Returns the pool of a standby for a question of Weir's own, while the cluster of this writer
-    /// has no primary.
-    pub(crate) fn pool_without_primary(&mut self, writer: PoolId) -> Option<PoolId> {
-        let routing = self.pools.views.get(writer)?.settings.routing.as_deref()?;
-        let node = routing.readers.stand_in()?;
-        Some(self.pool_at(writer, Place::Reader(node)))
     }
 }
