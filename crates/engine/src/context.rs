@@ -1,4 +1,4 @@
-//! What every machine of a worker may know: its number, the configuration, and its counters.
+//! The facts that every machine of a worker may know: its number, the configuration, its counters.
 
 use std::sync::Arc;
 

@@ -6,8 +6,6 @@
 pub(crate) mod ahead;
 mod apply;
 pub(crate) mod attend;
-mod changed_address;
-mod changed_user;
 pub(crate) mod close_reason;
 pub(crate) mod connect_query;
 mod defaults;
@@ -27,5 +25,5 @@ pub(crate) mod principal;
 mod replicate;
 pub mod replication;
 pub(crate) mod reserved;
-mod silent;
+pub(crate) mod silent;
 mod statements;

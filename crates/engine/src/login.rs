@@ -12,7 +12,7 @@ mod checks;
 pub(crate) mod console;
 mod decoy;
 pub mod guesses;
-mod patience;
+pub(crate) mod patience;
 mod prove;
 mod sasl;
 pub(crate) mod server_login;

@@ -7,24 +7,36 @@
 //! `rules` draws one of the standbys that are fresh enough: `freshness` knows which commits a standby
 //! has, `readers` is what the workers read of it, `sessions` knows who has written, and `stays`
 //! counts the sessions of each standby. `choose` puts these together and links the client. `hold`
-//! keeps the reads that wait for a fresher standby, and `orphans` serves clients without a primary.
+//! keeps the reads that wait for a fresher standby.
 //! `why` counts the reasons. `refusal` reads the first words of a reader, and `refused` asks the writer
 //! if the reader refuses. `begun` has the writer begin the transaction of such a request.
 //!
 //! A client with a server is not routed: a transaction or a pinned session stays on its server. On
 //! a reader, the next request waits for the replies to the one before, because it may need another
 //! place. On the writer it follows at once.
+//!
+//! Requests while the cluster has no primary. Its standbys are those of the last primary, and nobody
+//! may be promoted for a while.
+//!
+//! | request | runs on a standby |
+//! |---|---|
+//! | a read | while the standby is fresh enough: with `max_staleness = 0`, for ever |
+//! | a request that asks for a standby | whatever the age of its data |
+//! | a SET or RESET alone | always: it shows no data |
+//! | `auth_query` | always |
+//!
+//! The standby must have the session's writes, and what the session has read, as ever. All other
+//! requests wait for the next primary.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeId;
 
 mod begun;
-mod choose;
+pub(crate) mod choose;
 mod first_request;
 pub mod freshness;
 mod hold;
-mod orphans;
 pub mod readers;
 mod refusal;
 mod refused;

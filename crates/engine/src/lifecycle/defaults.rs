@@ -9,10 +9,8 @@
 
 use std::sync::Arc;
 
-use crate::client::ClientPhase;
 use crate::engine::Engine;
-use crate::ids::{ClientId, PoolId, ServerId};
-use crate::lifecycle::link::complete_vars;
+use crate::ids::{ClientId, ServerId};
 use crate::server::{RECOVERY, Settling};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
@@ -45,35 +43,6 @@ impl<X: Exchange> Engine<X> {
         let is_same = server.vars.tracked().eq(server.welcome.vars.tracked());
         if !is_same && self.pools.settings(server.pool).connect_query.is_empty() {
             self.defaults_changed(on, Slots::ALL, false);
-        }
-    }
-
-    /// PostgreSQL cannot be reached now. The clients whose logins wait for a server are told what the
-    /// last one has told.
-    pub(crate) fn welcome_waiting(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let known = self.pools.exchange.pool(pool, |pool| {
-            let fails = pool.failure.is_some() && !pool.settings.is_session();
-            pool.welcome.clone().filter(|_| fails)
-        });
-        let Some(welcome) = known else { return };
-        let worker = self.context.worker;
-        let waits = self.clients.ids_where(|client| {
-            !client.is_welcomed()
-                && client.replication.is_none()
-                && matches!(*client.phase, ClientPhase::Waiting(waiter) if waiter.pool == pool)
-        });
-        for id in waits {
-            let client = &mut self.clients[id];
-            complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
-            self.welcome(id, None, &welcome, io);
-            if !self.clients[id].stream.holds_message() {
-                let waiter = self.clients[id].wait();
-                self.clients[id].phase.leave_queue();
-                if let Some(waiter) = waiter {
-                    self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
-                }
-                io.resume_client(id);
-            }
         }
     }
 

@@ -13,14 +13,13 @@ use crate::admission::pool::{Answer, role_changes};
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{ClientId, Newcomer, PoolId, ServerId, WorkerId};
+use crate::ids::{ClientId, Newcomer, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::PrincipalQuestion;
 use crate::lifecycle::preparation::Readable;
 use crate::login::auth::LoginStep;
-use crate::routing::Place;
 use crate::server::Preparation;
-use crate::shell::{Closing, Event, Exchange, Io, Mail};
+use crate::shell::{Exchange, Io};
 use crate::vars::quote_bytes;
 
 /// Returns the question. Its first column has the OIDs of this server's role and database, as they
@@ -128,68 +127,6 @@ impl<X: Exchange> Engine<X> {
         if waits {
             self.enter_pool(client, pool, io);
         }
-    }
-
-    /// All servers of the pool are being replaced. Tells all workers, and doubts the servers of the
-    /// same user in other pools.
-    fn principal_changed(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let now = io.now();
-        let identity = self.pools.view(pool).identity.clone();
-        let name = (identity.database.as_str(), identity.user.as_str());
-        io.event(Event::PrincipalChanged { name });
-        let is_writer = self.pools.view(pool).place == Place::Writer;
-        if let Some(routing) = &self.pools.view(pool).settings.routing {
-            // The change may be younger than this worker's `now`.
-            routing.note_role_change(io.clock());
-        }
-        let mut changed = vec![pool];
-        for other in self.pools.exchange.pool_ids() {
-            let is_reader = self.pools.exchange.pool(other, |other| {
-                if other.id == pool || other.key.user != identity.user {
-                    return false;
-                }
-                other.owe_check(now);
-                // A standby may not have the change yet. It is not used before it has, and its servers
-                // are then replaced once more (`Pool::keep_up`).
-                let follows = is_writer && other.key.database == identity.database;
-                if follows {
-                    other.follow_role(false);
-                }
-                follows
-            });
-            changed.extend(is_reader.then_some(other));
-        }
-        changed.into_iter().for_each(|pool| self.review_everywhere(pool));
-    }
-
-    /// Has all workers apply what has changed in the pool.
-    pub(crate) fn review_everywhere(&mut self, pool: PoolId) {
-        for worker in (0..self.pools.exchange.worker_count()).map(WorkerId) {
-            match worker == self.context.worker {
-                true => self.work.push_back(Work::Review(pool)),
-                false => self.pools.exchange.post(worker, Mail::Review { pool }),
-            }
-        }
-    }
-
-    /// Disconnects the clients that have logged in as another role than the pool's servers now have.
-    /// A client in a transaction keeps its server until the end. A client whose login waits for a
-    /// server gets one of the new role.
-    pub(crate) fn review_role(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let changes = self.pools.exchange.pool(pool, |pool| pool.role_changes());
-        if std::mem::replace(&mut self.pools.view(pool).role_changes, changes) == changes {
-            return;
-        }
-        let old = self.clients.ids_where(|client| {
-            client.pool == Some(pool)
-                && client.role_changes != changes
-                && client.is_welcomed()
-                && matches!(*client.phase, ClientPhase::Idle | ClientPhase::Waiting(_))
-        });
-        for id in old {
-            self.disconnect(id, CloseReason::RoleChanged, io);
-        }
-        io.close_lobby(pool, Closing::AfterTransaction, CloseReason::RoleChanged.text());
     }
 
     /// Would this server run the client's statements as another role than it has logged in as?

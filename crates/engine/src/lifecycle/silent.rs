@@ -11,16 +11,14 @@
 
 use crate::admission::one_pool::OnePool;
 use crate::client::Client;
-use crate::engine::Engine;
 use crate::ids::{Micros, over};
-use crate::lifecycle::close_reason::CloseReason;
 use crate::routing::Place;
 use crate::server::{Server, ServerPhase};
-use crate::shell::{Exchange, Io};
+use crate::shell::Exchange;
 
 /// The time that a silent server may take.
 #[derive(Clone, Copy)]
-struct Patience {
+pub(crate) struct Patience {
     /// The node does not answer since this moment.
     since: Micros,
     /// For a request that another server can run.
@@ -30,7 +28,7 @@ struct Patience {
 
 impl Patience {
     /// Returns the time that a pool's servers may take, if their node is silent.
-    fn of<X: Exchange>(pool: &mut OnePool<'_, X>) -> Option<Self> {
+    pub(crate) fn of<X: Exchange>(pool: &mut OnePool<'_, X>) -> Option<Self> {
         let settings = &pool.view.settings;
         settings.cluster.as_ref()?;
         let (movable, failover_wait) = (settings.health_timeout, settings.failover_wait);
@@ -42,7 +40,7 @@ impl Patience {
         Some(Self { since, movable, other })
     }
 
-    fn is_over(self, server: &Server, client: Option<&Client>, now: Micros) -> bool {
+    pub(crate) fn is_over(self, server: &Server, client: Option<&Client>, now: Micros) -> bool {
         let asked_at = match (&*server.phase, client) {
             (ServerPhase::Linked, Some(client)) if !server.ledger.owes_nothing() => {
                 client.request_at
@@ -64,23 +62,6 @@ impl Patience {
         match server.may_be_replaced() {
             true => over(self.movable, begun, now),
             false => over(self.other, begun.max(self.since), now),
-        }
-    }
-}
-
-impl<X: Exchange> Engine<X> {
-    /// Gives up the servers at silent nodes. Their clients are told, or get another server.
-    pub(crate) fn give_up_silent(&mut self, io: &mut impl Io<X>) {
-        let now = io.now();
-        for pool in self.pools.views.ids() {
-            let Some(patience) = Patience::of(&mut self.pools.one(pool)) else { continue };
-            let is_over = |server: &Server| {
-                let client = server.client.and_then(|id| self.clients.get(id));
-                server.pool == pool && patience.is_over(server, client, now)
-            };
-            for server in self.servers.ids_where(|server| is_over(server)) {
-                self.lose_server(server, CloseReason::NodeSilent, io);
-            }
         }
     }
 }

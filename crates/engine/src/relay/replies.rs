@@ -115,8 +115,8 @@ impl<X: Exchange> Engine<X> {
         let whole = server.stream.at_boundary();
         let whom = receivers(server, client);
         let out = Splice::new(input, &mut self.scratch);
-        let mut replies =
-            Replies::new((input, out), whom, server, &self.context.names, &view.settings, now);
+        let names = &self.context.names;
+        let mut replies = Replies::new((input, out), whom, server, names, &view.settings, now);
         replies.news = news;
         let stop = replies.run();
         let (used, refused) = (replies.at, replies.refused);
@@ -145,13 +145,8 @@ impl<X: Exchange> Engine<X> {
         let out = replies.out.finish();
         if is_read || news.left_recovery {
             let reader = id.and_then(|id| Some((id, self.clients.get(id)?)));
-            note_read(
-                &mut self.sessions,
-                &self.pools.views,
-                reader,
-                news.left_recovery,
-                io.clock(),
-            );
+            let (sessions, views) = (&mut self.sessions, &self.pools.views);
+            note_read(sessions, views, reader, news.left_recovery, io.clock());
         }
         // Statement mode forbids transactions. So the client is not told that one has begun.
         let unheard = whole && matches!(stop, Stop::TransactionBlock);

@@ -4,11 +4,11 @@ use config::Balance;
 use sql::{Refusal, Verdict};
 
 use crate::admission::one_pool::OnePool;
-use crate::admission::pool::{Grant, Pool};
-use crate::client::{Client, ClientPhase, ReaderPlace};
+use crate::admission::pool::Grant;
+use crate::client::{ClientPhase, ReaderPlace};
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{ClientId, Micros, NodeId, PoolId, ServerId, Waiter};
+use crate::ids::{ClientId, Micros, NodeId, PoolId, ServerId};
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::preparation::Readable;
 use crate::routing::Place;
@@ -26,7 +26,7 @@ use crate::values::Digest;
 const VERDICTS_MAX: usize = 4096;
 
 /// The time that a read waits for a reader's pool in which all servers are in use.
-const FULL_PATIENCE: Micros = 10_000;
+pub(crate) const FULL_PATIENCE: Micros = 10_000;
 
 /// The decision about a request.
 struct Choice {
@@ -428,29 +428,6 @@ impl<X: Exchange> Engine<X> {
             || changed_at != 0 && self.pools.exchange.pool(pool, |pool| pool.is_behind(changed_at));
         self.sessions.of(id, serial).note_server(is_overtaken);
         is_overtaken
-    }
-
-    /// Routes the requests again that have waited too long for a full pool of a reader. The time
-    /// before they entered its queue does not count.
-    pub(crate) fn leave_full_readers(&mut self, io: &mut impl Io<X>) {
-        let (worker, now) = (self.context.worker, io.now());
-        let has_waited = |client: &Client| {
-            client.while_waiting.reader == ReaderPlace::Open
-                && matches!(*client.phase, ClientPhase::Waiting(waiter)
-                    if client.pool != Some(waiter.pool)
-                        && now.saturating_sub(waiter.since) > FULL_PATIENCE)
-        };
-        for id in self.clients.ids_where(has_waited) {
-            let Some(Waiter { pool, ticket, .. }) = self.clients[id].wait() else { continue };
-            let is_over = |pool: &mut Pool<X::Transport>| {
-                pool.is_used_up() && pool.has_waited(worker, ticket, FULL_PATIENCE, now)
-            };
-            if self.pools.exchange.pool(pool, is_over) {
-                self.clients[id].while_waiting.reader = ReaderPlace::Left;
-                self.leave_reader(id, pool);
-            }
-        }
-        self.finish(io);
     }
 
     /// Notes that a standby gets the client's request. `is_fixed`: the request names it, so the session

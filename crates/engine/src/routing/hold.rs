@@ -12,10 +12,9 @@
 //! ```
 
 use crate::engine::Engine;
-use crate::engine::work::Work;
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::routing::why::Why;
-use crate::shell::{Exchange, Io};
+use crate::shell::Exchange;
 
 impl<X: Exchange> Engine<X> {
     /// Holds a read that no standby may run for this reason. Returns false if the primary runs it.
@@ -46,14 +45,5 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn is_read_held(&self, id: ClientId) -> bool {
         let client = self.clients.get(id);
         client.is_some_and(|client| self.sessions.holds(id, client.serial))
-    }
-
-    /// Routes the reads again that wait for a fresher standby: the nodes were sampled, or time has
-    /// passed.
-    pub fn route_held_reads(&mut self, io: &mut impl Io<X>) {
-        for (id, _) in self.sessions.take_held() {
-            self.work.push_back(Work::Route(id));
-        }
-        self.finish(io);
     }
 }

@@ -17,45 +17,9 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::pair;
 use crate::server::Server;
 use crate::session::pins::{Pinned, Pins};
-use crate::shell::{Exchange, Io};
+use crate::shell::Exchange;
 
 impl<X: Exchange> Engine<X> {
-    /// Ends holds of idle clients whose servers other clients wait for.
-    pub(crate) fn end_long_holds(&mut self, io: &mut impl Io<X>) {
-        let clients = self.clients.iter();
-        let held =
-            clients.filter_map(|(id, client)| Some((id, self.held_too_long(client, io.now())?)));
-        for (id, on) in held.collect::<Vec<_>>() {
-            let server = &self.servers[on];
-            let (pool, epoch) = (server.pool, server.epoch);
-            let is_leaving = server.doomed.is_some() || self.context.drain.is_some();
-            if is_leaving || self.pools.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
-                let server = &mut self.servers[on];
-                if let Some(view) = self.pools.views.get_mut(pool) {
-                    end_hold(server, view);
-                }
-                // If the client also listens, its channels move to the listener first.
-                if server.session.pinned.is_none() {
-                    self.unlink(id, on, io);
-                }
-            }
-        }
-    }
-
-    /// Returns the server that the client has kept longer than others may wait, without using it.
-    /// Only a server that it keeps for no other reason, or while its channels move to the listener.
-    fn held_too_long(&self, client: &Client, now: Micros) -> Option<ServerId> {
-        let on = client.server.filter(|_| matches!(*client.phase, ClientPhase::Linked))?;
-        let server = self.servers.get(on)?;
-        let only_held = server.pins().without(Pins::LISTEN) == Pins::DRAWN;
-        if !only_held || !is_idle(client, server) {
-            return None;
-        }
-        let patience =
-            self.pools.views.get(server.pool)?.history.sequences.patience(&server.session.drawn);
-        (now.saturating_sub(client.request_at) > patience).then_some(on)
-    }
-
     /// The server is lost, or its node is no longer the primary. Takes it from a client at rest that
     /// keeps it only because it may ask for a drawn number. The client loses that number and nothing
     /// else, so it is not told.
@@ -130,7 +94,7 @@ impl Server {
     }
 }
 
-fn is_idle(client: &Client, server: &Server) -> bool {
+pub(crate) fn is_idle(client: &Client, server: &Server) -> bool {
     client.transaction_at == 0
         && client.stream.at_boundary()
         && server.is_clean()
