@@ -302,7 +302,10 @@ impl<X: Exchange> Engine<X> {
             self.servers[id].login_mut().purpose = purpose;
             return self.open_failed(id, CloseReason::Text(why), None, io);
         }
-        let server = self.servers.remove(id);
+        let mut server = self.servers.remove(id);
+        if let Some(client) = server.client {
+            pair::part(&mut self.clients[client], &mut server);
+        }
         let identity = self.pools.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, CloseReason::Text(why), io);
         io.close_server(id);
