@@ -30,6 +30,7 @@ mod look;
 mod mail;
 mod orders;
 pub(crate) mod pools;
+mod restart;
 mod sweeps;
 pub(crate) mod tables;
 mod tick;

@@ -11,13 +11,14 @@ use crate::admission::one_pool::OnePool;
 use crate::admission::pool::{Gate, Pool};
 use crate::admission::view::PoolView;
 use crate::context::Context;
-use crate::ids::{ClientId, Identity, NodeId, PoolId};
+use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::server_secret::ServerSecret;
 use crate::operator::stats::Stats;
 use crate::routing::Place;
 use crate::routing::rules::Drawn;
 use crate::routing::stays::share;
+use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{Drain, Event, Exchange, Io, Weight};
@@ -250,5 +251,11 @@ impl<X: Exchange> Pools<X> {
     pub(crate) fn routes(&self, pool: Option<PoolId>) -> bool {
         pool.and_then(|pool| self.views.get(pool))
             .is_some_and(|view| view.settings.routing.is_some())
+    }
+
+    /// Forgets a server that another process owns now.
+    pub(crate) fn forget_server(&mut self, server: &Server, now: Micros) {
+        self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
+        self.one(server.pool).vacate(now);
     }
 }

@@ -2,23 +2,18 @@
 //! proxied client from then on. The lobby's file has its state, as the library has written it
 //! (`extension/guest.c`, `names.c`, `unnamed.c`).
 
-use config::PoolMode;
 use wire::frontend;
 
 use crate::client::{Client, Extended, KeyForm, StatementNames};
-use crate::engine::Engine;
-use crate::engine::work::{self, Work};
+use crate::context::Context;
 use crate::handover::import::seen_in_parse;
-use crate::ids::{ClientId, Micros, ServerId, Waiter};
-use crate::lifecycle::close_reason::CloseReason;
+use crate::ids::{Micros, ServerId};
 use crate::lifecycle::link::complete_vars;
-use crate::lifecycle::pair;
 use crate::login::auth::{Login, Peer};
-use crate::notify::listening::{Listening, News};
 use crate::phase::Restored;
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::ClientStatements;
-use crate::server::{Preparation, ServerPhase};
+use crate::server::{Preparation, Server};
 use crate::session::carried::{Carried, Setting};
 use crate::session::on_server::WayBack;
 use crate::session::pins::{Pinned, Pins};
@@ -40,136 +35,108 @@ pub struct LobbyLeaver {
     pub channels: Vec<u8>,
 }
 
-impl<X: Exchange> Engine<X> {
-    /// Adds a client that has left its lobby. It counts in the limits already.
-    /// [`Engine::begin_imported`] begins to serve it.
-    pub fn take_from_lobby(&mut self, leaver: LobbyLeaver, now: Micros) -> ClientId {
-        let LobbyLeaver { guest, server, serial, state, channels } = leaver;
-        let pool = guest.pool;
-        self.pools.view(pool);
-        let login = Login::new(Peer::default(), guest.identity);
+impl LobbyLeaver {
+    /// Returns the client, without its server and its state. `role_changes`: its pool's count when its
+    /// server was opened.
+    pub(crate) fn client(&self, role_changes: u16, now: Micros) -> Client {
+        let guest = &self.guest;
+        let login = Login::new(Peer::default(), guest.identity.clone());
         let mut client = Client::new(guest.serial, login, guest.connected_at);
         client.phase.restore(Restored::Idle);
         client.counted = guest.is_counted;
-        client.pool = Some(pool);
-        let found = self.servers.get(server).filter(|found| found.serial == serial);
-        let epoch = found.map_or(u64::MAX, |found| found.epoch);
-        client.role_changes = self.pools.exchange.pool(pool, |pool| pool.role_changes_at(epoch));
+        client.pool = Some(guest.pool);
+        client.role_changes = role_changes;
         client.key = guest.key;
         client.key_form = if guest.tag.is_empty() { KeyForm::Short } else { KeyForm::Long };
         client.request_at = now;
         client.statement_names = StatementNames::Translated;
-        let id = self.clients.insert(client);
-        self.keys.insert(guest.key, id);
-        let [settings, names, unnamed] = parts(&state);
-        self.take_settings(id, settings);
-        self.take_statements(id, names, unnamed);
-        let channels = items(&channels).filter(|(letter, _)| *letter == b'l');
+        client
+    }
+
+    /// Returns the channels to which its server listens.
+    pub(crate) fn left(&self) -> Left {
+        let channels = items(&self.channels).filter(|(letter, _)| *letter == b'l');
         let channels = channels.filter_map(|(_, name)| state_report::text(name)).collect();
-        let left = Left::of_session(Vec::new(), Vec::new(), channels, Pins::NONE);
-        if !self.take_server(id, (server, serial), &left, now) {
-            // It listens again, and is told that it may have missed something.
-            self.clients[id].vars.change(|vars| {
-                vars.channels = left.channels.unwrap_or_default();
-            });
-            let mut listening = Box::new(Listening::new(pool));
-            listening.keep(News::Gap);
-            self.clients[id].session_mut().listening = Some(listening);
-        }
-        id
+        Left::of_session(Vec::new(), Vec::new(), channels, Pins::NONE)
     }
 
-    /// The values of its startup packet, and those that it has set.
-    fn take_settings(&mut self, id: ClientId, text: &[u8]) {
-        let welcome = self.clients[id]
-            .pool
-            .and_then(|pool| self.pools.exchange.pool(pool, |pool| pool.welcome.clone()));
-        let welcome = welcome.unwrap_or_default();
-        let mut given = Slots::default();
-        let startup = vars_of(&self.context.names, text, b'd', &welcome, &mut given);
-        self.clients[id].vars = Values::new(startup);
-        let client = &mut self.clients[id];
-        complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
-        // RESET goes back to these.
-        let startup = self.clients[id].session_mut().startup.clone();
-        let set = vars_of(&self.context.names, text, b's', &welcome, &mut given);
-        let client = &mut self.clients[id];
-        client.given = given;
-        if !set.is_empty() {
-            let mut own = set.or(&startup);
-            own.carried = set.carried.with(startup.carried.all().iter());
-            client.vars = self.context.shared_vars.share(Values::new(own));
-        }
+    /// Gives the client its settings and its statements. `welcome`: its pool's.
+    pub(crate) fn restore<X: Exchange>(
+        &self,
+        client: &mut Client,
+        welcome: &Welcome,
+        context: &mut Context,
+        exchange: &mut X,
+    ) {
+        let [settings, names, unnamed] = parts(&self.state);
+        take_settings(client, settings, welcome, context);
+        take_statements(client, names, unnamed, context, exchange);
     }
+}
 
-    fn take_statements(&mut self, id: ClientId, names: &[u8], unnamed: &[u8]) {
-        // From now on each means what its text means with the client's own settings.
-        let context = ParseContext::of(&self.clients[id].vars, &self.context.names);
-        let mut statements = ClientStatements::default();
-        for (_, pair) in items(names).filter(|(letter, _)| *letter == b'n') {
-            let Some((named, types)) = state_report::pair_of(pair).and_then(statement) else {
-                continue;
-            };
-            let statement = self.pools.exchange.intern(&named.value, &types, context);
-            statements.import(named.name.into(), statement, self.context.next_serial(), None);
-        }
-        let mut unnamed_parse = Vec::new();
-        // An empty name, the text, and the types: the body of a Parse message.
-        let body = unnamed.get(1..).unwrap_or_default();
-        if let Some(end) = body.iter().position(|byte| *byte == 0) {
-            frontend::parse(&mut unnamed_parse, b"", &body[..end], &body[end + 1..]);
-        }
-        if statements.is_empty() && unnamed_parse.is_empty() {
-            return;
-        }
-        let has_unnamed = !unnamed_parse.is_empty();
-        self.clients[id].extended = Some(Box::new(Extended {
-            statements,
-            unnamed: if has_unnamed { self.context.next_serial() } else { 0 },
-            unnamed_seen: seen_in_parse(&unnamed_parse),
-            unnamed_parse,
-            ..Extended::default()
-        }));
+/// The values of its startup packet, and those that it has set.
+fn take_settings(client: &mut Client, text: &[u8], welcome: &Welcome, context: &mut Context) {
+    let (names, shared) = (&context.names, &mut context.shared_vars);
+    let mut given = Slots::default();
+    let startup = vars_of(names, text, b'd', welcome, &mut given);
+    client.vars = Values::new(startup);
+    complete_vars(client, welcome, names, shared);
+    // RESET goes back to these.
+    let startup = client.session_mut().startup.clone();
+    let set = vars_of(names, text, b's', welcome, &mut given);
+    client.given = given;
+    if !set.is_empty() {
+        let mut own = set.or(&startup);
+        own.carried = set.carried.with(startup.carried.all().iter());
+        client.vars = shared.share(Values::new(own));
     }
+}
 
-    /// Gives the client its server, which it keeps for the channels. Returns false if the server is
-    /// gone.
-    fn take_server(
-        &mut self,
-        id: ClientId,
-        (on, serial): (ServerId, u64),
-        left: &Left,
-        now: Micros,
-    ) -> bool {
-        let found = self.servers.get_mut(on);
-        let Some(server) = found.filter(|server| server.serial == serial) else { return false };
-        let ServerPhase::Attending { came, .. } = *server.phase else { return false };
-        let (pool, epoch) = (server.pool, server.epoch);
-        self.pools.exchange.pool(pool, |pool| {
-            if came {
-                pool.attending_gone(epoch);
-            }
-            pool.is_told = true;
-        });
-        if server.mode != PoolMode::Auto {
-            // It was opened before a change of the pool's mode. No other mode knows of channels.
-            server.doomed = Some(CloseReason::Obsolete);
-            let left = work::Left::default();
-            self.work.push_back(Work::TakeBack { server: on, serial, left });
-            return false;
-        }
-        // Its session has no settings of the client's: the library has taken them back.
-        server.phase.leave_lobby(Preparation::Apply);
+fn take_statements<X: Exchange>(
+    client: &mut Client,
+    names: &[u8],
+    unnamed: &[u8],
+    context: &mut Context,
+    exchange: &mut X,
+) {
+    // From now on each means what its text means with the client's own settings.
+    let meaning = ParseContext::of(&client.vars, &context.names);
+    let mut statements = ClientStatements::default();
+    for (_, pair) in items(names).filter(|(letter, _)| *letter == b'n') {
+        let Some((named, types)) = state_report::pair_of(pair).and_then(statement) else {
+            continue;
+        };
+        let statement = exchange.intern(&named.value, &types, meaning);
+        statements.import(named.name.into(), statement, context.next_serial(), None);
+    }
+    let mut unnamed_parse = Vec::new();
+    // An empty name, the text, and the types: the body of a Parse message.
+    let body = unnamed.get(1..).unwrap_or_default();
+    if let Some(end) = body.iter().position(|byte| *byte == 0) {
+        frontend::parse(&mut unnamed_parse, b"", &body[..end], &body[end + 1..]);
+    }
+    if statements.is_empty() && unnamed_parse.is_empty() {
+        return;
+    }
+    let has_unnamed = !unnamed_parse.is_empty();
+    client.extended = Some(Box::new(Extended {
+        statements,
+        unnamed: if has_unnamed { context.next_serial() } else { 0 },
+        unnamed_seen: seen_in_parse(&unnamed_parse),
+        unnamed_parse,
+        ..Extended::default()
+    }));
+}
+
+impl Server {
+    /// Leaves the lobby for its client, which keeps it for its channels. Its session has no settings
+    /// of the client's: the library has taken them back.
+    pub(crate) fn leave_with(&mut self, now: Micros) {
+        self.phase.leave_lobby(Preparation::Apply);
         let pinned = Pinned { pins: Pins::LISTEN, since: now, fingerprint: 0 };
-        let session = server.session.own();
+        let session = self.session.own();
         session.pinned = Some(Box::new(pinned));
         session.way_back = WayBack::Open;
-        let client = &mut self.clients[id];
-        pair::link(id, client, on, server);
-        client.phase.prepare(Waiter::served(id, pool, now));
-        // The listener cannot have the others, so the client keeps its server for them.
-        self.take_channels(id, on, left);
-        true
     }
 }
 

@@ -1,37 +1,30 @@
 //! The new process's half of a hand-over: the records become clients and servers. Nothing is sent
 //! before [`Engine::begin_imported`], since until then the other process may still own them.
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
-use crate::lifecycle::preparation::Readable;
-use crate::phase::Restored;
-use crate::routing::Place;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use config::PoolMode;
 use sql::{Seen, Signs};
 use wire::HEADER_LEN;
 use wire::messages::Parse;
 use wire::startup::CancelKey;
 
-use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
-use crate::engine::Engine;
+use crate::client::{Client, Extended, KeyForm, StatementNames};
 use crate::handover::records::{
-    AttendingRecord, ClientRecord, ExtendedRecord, PoolRecord, ServerRecord, VarsRecord,
-    WelcomeRecord, WorkerRecords,
+    ClientRecord, ExtendedRecord, ServerRecord, VarsRecord, WelcomeRecord, WorkerRecords,
 };
-use crate::ids::{ClientId, Identity, PoolId, ServerId};
-use crate::login::auth::{Login, Peer};
+use crate::ids::{ClientId, PoolId, ServerId};
+use crate::login::auth::Login;
 use crate::notify::listening::{Listening, News};
+use crate::phase::Restored;
 use crate::relay::changes::Changes;
 use crate::relay::prepared::{DOUBTFUL, Statement};
-use crate::server::{Server, ServerLogin};
+use crate::routing::Place;
+use crate::server::Server;
 use crate::session::ahead::Ahead;
 use crate::session::carried::{Carried, Setting};
 use crate::session::on_server::ServerSession;
 use crate::session::state::{Lent, Numbers, Session};
-use crate::shell::{Exchange, Io};
 use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars, Welcome};
 
@@ -61,12 +54,12 @@ pub struct Imported {
 
 /// A pool of the other process.
 #[derive(Clone, Debug)]
-struct Destination {
-    database: String,
-    user: String,
-    place: Place,
+pub(crate) struct Destination {
+    pub(crate) database: String,
+    pub(crate) user: String,
+    pub(crate) place: Place,
     /// Do its servers connect to the same address, in the same way?
-    is_same: bool,
+    pub(crate) is_same: bool,
 }
 
 impl ImportTables {
@@ -101,7 +94,22 @@ impl ImportTables {
         }
     }
 
-    fn welcome_of(&mut self, record: &WelcomeRecord) -> Arc<Welcome> {
+    /// Adds the next pool of the other process.
+    pub(crate) fn add_pool(&mut self, destination: Option<Destination>) {
+        self.pools.push(destination);
+    }
+
+    /// Returns the pool of the other process with this number.
+    pub(crate) fn pool(&self, number: u32) -> Option<&Destination> {
+        self.pools.get(number as usize)?.as_ref()
+    }
+
+    /// Can values of the other process be incomplete here?
+    pub(crate) fn lacks_names(&self) -> bool {
+        self.lacks_names
+    }
+
+    pub(crate) fn welcome_of(&mut self, record: &WelcomeRecord) -> Arc<Welcome> {
         let vars = self.share(&record.vars);
         Arc::new(Welcome::new(record.fixed.clone(), vars))
     }
@@ -155,257 +163,110 @@ impl ImportTables {
     }
 }
 
-impl<X: Exchange> Engine<X> {
-    /// Restores the pools first, with what their servers have reported.
-    pub fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, tables: &mut ImportTables) {
-        for record in pools {
-            let Some(record) = record else {
-                tables.pools.push(None);
-                continue;
-            };
-            let (database, user) = (record.database.clone(), record.user.clone());
-            let place = record.place;
-            let found = self.pools.find_at(&self.context, &database, &user, place);
-            let leads_there = !tables.lacks_names
-                && found
-                    .is_some_and(|id| self.pools.settings(id).destination() == record.destination);
-            let has_mode =
-                found.is_some_and(|id| self.pools.settings(id).mode.word() == record.mode);
-            let is_same = leads_there && has_mode;
-            // The login does not depend on the mode.
-            if let (true, Some(id)) = (leads_there, found) {
-                let welcome = record.welcome.as_ref().map(|welcome| tables.welcome_of(welcome));
-                self.pools.exchange.pool(id, |pool| record.teach(pool, welcome));
-            }
-            tables.pools.push(Some(Destination { database, user, place, is_same }));
-        }
-    }
+/// The pool of a client, and its count of changes of its role.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    pub(crate) pool: PoolId,
+    pub(crate) role_changes: u16,
+}
 
-    /// Adds a client, and its server if it has one. If the client's database is no longer
-    /// configured, it loses its server, and [`Engine::begin_imported`] disconnects it.
-    pub fn import_client(
-        &mut self,
-        record: ClientRecord,
+impl ClientRecord {
+    /// Returns the client, which gets its server afterwards. `unnamed`: the serial number here of its
+    /// unnamed statement. `login`: with its identity. `is_linked`: its server was imported.
+    pub(crate) fn into_client(
+        self,
+        login: Login,
+        (serial, unnamed): (u64, u64),
+        (entered, is_linked): (Option<Entered>, bool),
         tables: &ImportTables,
-    ) -> (ClientId, Option<ServerId>) {
-        let pool = self.pools.find(&self.context, &record.database, &record.user);
-        let on = record.server.filter(|_| pool.is_some());
-        let unnamed = if record.extended.as_ref().is_some_and(|own| own.has_unnamed) {
-            self.context.next_serial()
-        } else {
-            0
-        };
-        let has_numbers = on.as_ref().is_some_and(|server| server.numbers_are_clients);
-        let is_shown = on.as_ref().is_some_and(|server| server.shows_client);
-        let on = on.and_then(|server| self.import_server(server, unnamed, tables));
-        let identity = Arc::new(Identity { database: record.database, user: record.user });
-        let identity = pool
-            .map(|pool| self.pools.view(pool).identity.clone())
-            .filter(|pools| **pools == *identity)
-            .unwrap_or(identity);
-        if record.is_counted {
-            self.pools.exchange.limits(|limits| limits.client_came(&identity));
-        }
-        let entered = pool.map(|pool| {
-            self.pools.exchange.pool(pool, |pool| {
-                pool.enter();
-                pool.role_changes()
-            })
+    ) -> Client {
+        let mut client = Client::new(serial, login, self.connected_at);
+        client.phase.restore(match (is_linked, self.failed) {
+            (true, _) => Restored::Linked,
+            (false, Some(failed)) => Restored::Failed(failed.into_failed()),
+            (false, None) => Restored::Idle,
         });
-        let role_changes = entered.unwrap_or_default();
-        let serial = self.pools.exchange.next_connection();
-        let login = Login::new(Peer::default(), identity);
-        let mut client = Client::new(serial, login, record.connected_at);
-        client.phase.restore(match (on, record.failed) {
-            (Some(_), _) => Restored::Linked,
-            (None, Some(failed)) => Restored::Failed(failed.into_failed()),
-            (None, None) => Restored::Idle,
-        });
-        client.counted = record.is_counted;
-        (client.pool, client.role_changes) = (pool, role_changes);
-        client.while_waiting.notified = record.notified;
-        client.key = if record.welcomed { record.key } else { 0 };
-        client.key_form = if record.long_key { KeyForm::Long } else { KeyForm::Short };
-        client.vars = tables.vars(record.vars);
-        client.given = tables.given(record.given);
-        client.stream.held = record.held.into();
-        client.extended = record.extended.map(|own| extended(own, unnamed, tables));
-        client.replication = record.replication.map(|own| Box::new(own.into_replication()));
-        client.session = record.startup.map(|at| Box::new(Session::new(tables.vars(at))));
-        if let (true, Some(pool)) = (record.lacks_news, pool) {
-            let mut listening = Box::new(Listening::new(pool));
-            listening.keep(News::Gap);
-            client.session_mut().listening = Some(listening);
+        client.counted = self.is_counted;
+        client.pool = entered.map(|entered| entered.pool);
+        client.role_changes = entered.map_or(0, |entered| entered.role_changes);
+        client.while_waiting.notified = self.notified;
+        client.key = if self.welcomed { self.key } else { 0 };
+        client.key_form = if self.long_key { KeyForm::Long } else { KeyForm::Short };
+        client.vars = tables.vars(self.vars);
+        client.given = tables.given(self.given);
+        client.stream.held = self.held.into();
+        client.extended = self.extended.map(|own| extended(own, unnamed, tables));
+        client.replication = self.replication.map(|own| Box::new(own.into_replication()));
+        client.session = self.startup.map(|at| Box::new(Session::new(tables.vars(at))));
+        if let (true, Some(pool)) = (self.lacks_news, client.pool) {
+            client.miss_news(pool);
         }
         client.statement_names =
-            if record.tracks { StatementNames::Translated } else { StatementNames::Own };
-        client.request_at = record.request_at;
-        client.transaction_at = record.transaction_at;
-        let replicates = client.replication.as_ref().map(|own| own.kind);
-        let id = self.clients.insert(client);
-        if record.welcomed {
-            self.keys.insert(record.key, id);
-        }
-        if let Some(on) = on {
-            let server = &mut self.servers[on];
-            pair::link_again(id, &mut self.clients[id], on, server);
-            server.phase.link();
-            server.replication = replicates;
-            if let Some(session) = server.session.get_mut().filter(|_| has_numbers) {
-                session.numbers = Numbers::Of(serial);
-            }
-            let session = server.session.get_mut().filter(|_| is_shown);
-            if let Some(ahead) = session.and_then(|session| session.ahead.as_deref_mut()) {
-                ahead.note_shown(serial);
-            }
-        }
-        (id, on)
+            if self.tracks { StatementNames::Translated } else { StatementNames::Own };
+        client.request_at = self.request_at;
+        client.transaction_at = self.transaction_at;
+        client
     }
+}
 
-    /// Adds a server without a client. [`Engine::begin_imported`] parks it.
-    pub fn import_parked(
-        &mut self,
-        record: ServerRecord,
-        tables: &ImportTables,
-    ) -> Option<ServerId> {
-        self.import_server(record, 0, tables)
+impl Client {
+    /// It is told that it may have missed notifications.
+    pub(crate) fn miss_news(&mut self, pool: PoolId) {
+        let mut listening = Box::new(Listening::new(pool));
+        listening.keep(News::Gap);
+        self.session_mut().listening = Some(listening);
     }
+}
 
-    /// Returns the pool here for the direct pool of another process with this number, if its lobby
-    /// can be taken over.
-    pub fn pool_for_lobby(&mut self, number: u32, tables: &ImportTables) -> Option<PoolId> {
-        let destination = tables.pools.get(number as usize)?.as_ref()?;
-        let Destination { database, user, place, is_same } = destination;
-        let pool =
-            self.pools.find_at(&self.context, database, user, *place).filter(|_| *is_same)?;
-        self.pools.exchange.pool(pool, |pool| pool.settings.proxied.is_none()).then_some(pool)
-    }
-
-    /// Adds a server whose backend is in a lobby. `came`: the engine has been told so. Returns the
-    /// server's serial number here. [`Engine::begin_imported`] looks after it.
-    pub fn import_attending(
-        &mut self,
-        record: AttendingRecord,
-        came: bool,
-        tables: &ImportTables,
-    ) -> Option<(ServerId, u64)> {
-        let AttendingRecord { is_asked, server, .. } = record;
-        let id = self.import_server(server, 0, tables)?;
-        let server = &mut self.servers[id];
-        server.phase.attend(came, is_asked);
-        let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
-        if came {
-            self.pools.exchange.pool(pool, |pool| pool.lobby_works(epoch));
-        }
-        Some((id, serial))
-    }
-
-    /// `unnamed`: the serial number here of its client's unnamed statement.
-    fn import_server(
-        &mut self,
-        mut record: ServerRecord,
+impl ServerRecord {
+    /// Returns the server, without its client. `unnamed`: the serial number here of its client's
+    /// unnamed statement.
+    pub(crate) fn into_server(
+        mut self,
+        mut server: Box<Server>,
         unnamed: u64,
         tables: &ImportTables,
-    ) -> Option<ServerId> {
-        let destination = tables.pools.get(record.pool as usize)?.as_ref()?;
-        let Destination { database, user, place, is_same } = destination;
-        let pool = self.pools.find_at(&self.context, database, user, *place)?;
-        let is_current = *is_same && !record.is_obsolete;
-        let reports = record.state_report.is_some();
-        let epoch = self.pools.exchange.pool(pool, |pool| {
-            pool.is_told |= reports;
-            pool.adopt(is_current)
-        });
-        let claim = self.pools.view(pool).claim(pool);
-        self.pools.exchange.limits(|limits| limits.seat_anyway(&claim));
-        let serial = self.pools.exchange.next_connection();
-        let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
+    ) -> Box<Server> {
         server.phase.restore();
-        server.epoch = epoch;
-        server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.pools.settings(pool).mode));
-        server.status = record.status;
-        server.context_changed = record.context_changed;
-        let secret = std::mem::take(&mut record.secret);
-        server.key = CancelKey { pid: record.process_id, secret };
-        server.welcome = tables.welcome(record.welcome);
-        server.vars = tables.vars(record.vars);
-        server.own_keys = record.own_keys;
-        server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
+        server.status = self.status;
+        server.context_changed = self.context_changed;
+        let secret = std::mem::take(&mut self.secret);
+        server.key = CancelKey { pid: self.process_id, secret };
+        server.welcome = tables.welcome(self.welcome);
+        server.vars = tables.vars(self.vars);
+        server.own_keys = self.own_keys;
+        server.unnamed = if self.unnamed_is_clients { unnamed } else { 0 };
         if let Some(session) = server.session.get_mut() {
-            import_session(&mut record, session, tables);
+            import_session(&mut self, session, tables);
         }
-        let values_before = record.values_before.map(|at| tables.vars(at));
-        if record.changes_schema || values_before.is_some() {
+        let values_before = self.values_before.map(|at| tables.vars(at));
+        if self.changes_schema || values_before.is_some() {
             server.changes = Some(
-                Changes { schema: record.changes_schema, values_before, ..Changes::default() }
-                    .into(),
+                Changes { schema: self.changes_schema, values_before, ..Changes::default() }.into(),
             );
         }
-        server.times.released_at = record.released_at;
-        server.times.asked_at = record.asked_at;
-        server.times.replied_at = record.replied_at;
-        for (id, is_doubtful) in record.statements {
+        server.times.released_at = self.released_at;
+        server.times.asked_at = self.asked_at;
+        server.times.replied_at = self.replied_at;
+        for (id, is_doubtful) in self.statements {
             if let Some(statement) = tables.statements.get(&id) {
                 // Older than all later messages.
                 server.statements.insert(statement.clone(), if is_doubtful { DOUBTFUL } else { 0 });
             }
         }
-        Some(self.servers.insert(Box::new(server)))
+        server
     }
+}
 
-    /// Prepares for the records of all workers, in each worker. Serial numbers given out later are
-    /// above those of the records. Known names of settings are known again, since any transaction
-    /// may have set them.
-    pub fn expect_records(&mut self, records: &WorkerRecords, tables: &ImportTables) {
-        self.context.serial = self.context.serial.max(records.serial);
-        for record in &records.customs {
-            let pool = tables.pools.get(record.pool as usize).and_then(Option::as_ref);
-            if let Some(pool) = pool
-                .and_then(|to| self.pools.find_at(&self.context, &to.database, &to.user, to.place))
-            {
-                self.pools.view(pool).history.recall_customs(record);
-            }
+impl Server {
+    /// Its imported client has this serial number, and `record` is the server's.
+    pub(crate) fn recall_client(&mut self, serial: u64, has_numbers: bool, is_shown: bool) {
+        let Some(session) = self.session.get_mut() else { return };
+        if has_numbers {
+            session.numbers = Numbers::Of(serial);
         }
-    }
-
-    pub(crate) fn begin_imported_clients(
-        &mut self,
-        mut clients: Vec<ClientId>,
-        io: &mut impl Io<X>,
-    ) {
-        clients.retain(|id| self.clients.contains(*id));
-        for id in clients.iter().copied() {
-            if !self.clients[id].vars.channels.is_empty() {
-                self.listen_again(id, io);
-            }
-        }
-        for id in clients.iter().copied() {
-            let client = &self.clients[id];
-            let is_preparing = matches!(*client.phase, ClientPhase::Preparing(_));
-            if matches!(*client.phase, ClientPhase::Failed(_)) {
-                self.route_later(id);
-            } else if let Some(on) = client.server.filter(|_| is_preparing)
-                && self.prepare(id, on, io) == Readable::Now
-            {
-                // It has left its lobby with this server.
-                self.go_on(id, io);
-            }
-        }
-        clients.retain(|id| matches!(*self.clients[*id].phase, ClientPhase::Idle));
-        // The client that has waited longest comes first again.
-        clients.sort_by_key(|id| self.clients[*id].request_at);
-        for id in clients {
-            let Some(client) = self.clients.get(id) else { continue };
-            let asks = !client.is_welcomed() || client.stream.holds_message();
-            match client.pool {
-                None => self.disconnect(id, CloseReason::DatabaseRemoved, io),
-                Some(pool) if client.replication.is_some() => self.link_own(id, pool, io),
-                Some(_) => {
-                    if asks && self.link(id, io) == Readable::Now {
-                        self.go_on(id, io);
-                    }
-                }
-            }
+        if let Some(ahead) = session.ahead.as_deref_mut().filter(|_| is_shown) {
+            ahead.note_shown(serial);
         }
     }
 }
