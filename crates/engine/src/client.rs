@@ -2,10 +2,11 @@
 //! `relay/requests.rs` handle it. An idle client is only this struct: data that few clients have is
 //! in boxes.
 
-use config::Config;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use config::Config;
+use sql::Seen;
 
 use crate::cancel::signaling::Signaling;
 pub use crate::ids::Identity;
@@ -23,7 +24,6 @@ use crate::session::carried::Order;
 use crate::session::state::Session;
 use crate::values::{Digest, Values};
 use crate::vars::Slots;
-use sql::Seen;
 
 #[derive(Debug)]
 pub struct Client {

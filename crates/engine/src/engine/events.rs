@@ -1,9 +1,6 @@
 //! The entry points: the shell calls one of these methods for every event. Each passes the event to
 //! one machine, and then does the follow-up work ([`Engine::finish`]).
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::preparation::Readable;
-use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::Config;
@@ -14,7 +11,10 @@ use crate::cancel::outcome::CancelEnd;
 use crate::client::{Client, ClientPhase};
 use crate::handover::import::Imported;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::preparation::Readable;
 use crate::login::auth::{Awaited, Login, Peer};
+use crate::own_error::{Cause, OwnError};
 use crate::server::{LoginStage, Preparation, ServerPhase};
 use crate::shell::{Checked, Drain, Exchange, Io, Mail};
 use crate::watch::Watch;

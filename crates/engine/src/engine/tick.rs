@@ -1,7 +1,6 @@
 //! Timeouts, lifetimes, repeated attempts. Called a few times a second, so limits have that
 //! precision, as in PgBouncer.
 
-use crate::lifecycle::close_reason::CloseReason;
 use std::time::Duration;
 
 use config::UserSettings;
@@ -10,6 +9,7 @@ use crate::admission::pool::Gate;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::notice;
 use crate::operator::remarks::remark;
 use crate::operator::waits::Details;

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use config::{Host, Node};
 use serde::{Deserialize, Serialize};
+use wire::error_fields::ErrorFields;
+use wire::scram::{ScramKeys, ScramVerifier};
 
 use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase};
@@ -32,8 +34,6 @@ use crate::session::state_report::StateReport;
 use crate::session::text_history::CustomsRecord;
 use crate::settings::Primary;
 use crate::vars::{Slots, Vars, Welcome};
-use wire::error_fields::ErrorFields;
-use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
 pub const FORMAT: u32 = 26;

@@ -18,9 +18,6 @@
 //! disconnected, as if its server were lost. The next transaction would fail as well, and without the
 //! setting a statement could mean something else.
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
-use crate::lifecycle::preparation::Readable;
 use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::sqlstate::INVALID_PARAMETER_VALUE;
@@ -28,6 +25,9 @@ use wire::sqlstate::INVALID_PARAMETER_VALUE;
 use crate::admission::pool::Gate;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
+use crate::lifecycle::preparation::Readable;
 use crate::operator::remarks::remark;
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::session::on_server::Past;

@@ -1,11 +1,6 @@
 //! Ends a client or a server, whatever the cause. The other side of the link is always left in a
 //! defined state.
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
-use crate::lifecycle::preparation::Readable;
-use crate::phase::Phase;
-use crate::server::Settling;
 use std::sync::Arc;
 
 use config::ErrorCodes;
@@ -19,12 +14,16 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::engine::work::{Left, Work};
 use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
+use crate::lifecycle::preparation::Readable;
 use crate::operator::failures::ServerFailure;
 use crate::operator::transactions::Transactions;
 use crate::operator::waits::WaitDetail;
 use crate::own_error::{Cause, OwnError, judges_user, login_failing};
+use crate::phase::Phase;
 use crate::relay::kept_request::QUESTIONS_MAX;
-use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose};
+use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose, Settling};
 use crate::shell::{Event, Exchange, Io, Mail};
 
 /// The text for a client that is refused, if only the log has the reason.

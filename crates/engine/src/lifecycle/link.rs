@@ -8,10 +8,6 @@
 //!                  └─────────────────┴─► place (next client, park, or close)
 //! ```
 
-use crate::lifecycle::apply::Applied;
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
-use crate::server::Settling;
 use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
@@ -21,11 +17,14 @@ use crate::client::{Client, ClientPhase, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::ahead::may_go_ahead;
+use crate::lifecycle::apply::Applied;
+use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::own_keys::may_use_keys;
+use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::reserved::drop_reserved;
 use crate::relay::ledger::{Entry, Expect, Verb};
-use crate::server::{Preparation, Server, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase, Settling};
 use crate::session::carried::{Carried, Order};
 use crate::session::holding::end_hold;
 use crate::shell::{Exchange, Io, OwnQuery};

@@ -1,11 +1,10 @@
 //! Opens a server connection, from the decision to open it up to "logged in" (protocol chapter
 //! 55.2.1, from the frontend's side).
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
 use std::sync::Arc;
 
 use config::{Config, ErrorCodes, PoolMode, SslMode};
+use proof::{authentication, startup_user};
 use wire::error_fields::ErrorFields;
 use wire::messages::{BackendKeyData, NegotiateProtocolVersion, ParameterStatus};
 use wire::scram::{ScramClient, ScramError, ScramVerifier};
@@ -18,8 +17,10 @@ use crate::admission::pool::{Gate, OPENING_MAX, Pool};
 use crate::admission::seat::Opening;
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::log_server_closing;
 use crate::lifecycle::own_keys::may_use_keys;
+use crate::lifecycle::pair;
 use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
@@ -28,7 +29,6 @@ use crate::session::ahead::{Ahead, KEY, Key};
 use crate::session::on_server::Past;
 use crate::session::state_report;
 use crate::shell::{Event, Exchange, Io};
-use proof::{authentication, startup_user};
 
 mod proof;
 

@@ -11,9 +11,6 @@
 //! Only the client's name reaches that server, and only as a parameter (the lesson of
 //! CVE-2025-12819).
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
-use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::{AccessPolicy, AuthType, Config, Database, needs_no_search_path};
@@ -23,12 +20,15 @@ use crate::admission::pool::Grant;
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, PoolId, ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::CONFIG_ERROR;
+use crate::lifecycle::pair;
 use crate::login::auth::{Asking, LoginStep};
 use crate::login::auth_answer::{AuthAnswer, Found};
 use crate::login::console::is_console;
 use crate::login::steps::{Step, log_login_failed};
 use crate::operator::remarks::remark;
+use crate::own_error::{Cause, OwnError};
 use crate::relay::ledger::Expect;
 use crate::routing::Place;
 use crate::server::Preparation;

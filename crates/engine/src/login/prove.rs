@@ -17,14 +17,14 @@
 //! password or the user's rights may have changed. Only if PostgreSQL cannot be asked now, a
 //! password that is known to be right is accepted.
 
-use crate::admission::one_pool::OnePool;
-use crate::lifecycle::close_reason::CloseReason;
 use wire::error_fields::ErrorFields;
 
+use crate::admission::one_pool::OnePool;
 use crate::admission::pool::{Grant, Parked, Pool};
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::login::auth::LoginStep;
 use crate::login::console::is_console;
 use crate::login::steps::{Step, no_database};

@@ -2,21 +2,21 @@
 //! Settings are accepted, dropped or refused (`track_extra_parameters`,
 //! `ignore_startup_parameters`, `application_name_add_host`).
 
-use crate::client::{Client, KeyForm};
-use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::{Config, PoolMode};
-use wire::backend;
-use wire::startup::{self, MINOR_VERSION, StartupPacket};
+use wire::startup::{MINOR_VERSION, StartupPacket};
+use wire::{backend, startup};
 
 use crate::admission::limits::ClientCounts;
+use crate::client::{Client, KeyForm};
 use crate::encoding;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity};
 use crate::lifecycle::replication::Replication;
 use crate::login::console::{is_console, is_operator, user_of_all};
 use crate::operator::remarks::remark;
+use crate::own_error::{Cause, OwnError};
 use crate::session::carried::{Carried, SESSION_AUTHORIZATION, Setting};
 use crate::session::probe::OURS;
 use crate::shell::{Drain, Event, Exchange, Io, Weight};

@@ -2,27 +2,28 @@
 //! checks are PgBouncer's. An unknown user is treated like a wrong password, and an unknown
 //! database is reported only after authentication.
 
-use crate::lifecycle::link::complete_vars;
-use crate::lifecycle::preparation::Readable;
-use crate::login::prove::is_superuser;
-use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::hba::Visitor;
 use config::{AccessPolicy, AuthType, Config, SslMode};
 use wire::scram::ScramServer;
-use wire::startup::{self, StartupError, StartupRequest};
-use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
+use wire::startup::{StartupError, StartupRequest};
+use wire::{HEADER_LEN, Header, backend, bad_header, frontend, startup};
 
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
+use crate::lifecycle::link::complete_vars;
 use crate::lifecycle::own_keys::{may_use_keys, no_keys, remark_own_keys};
+use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth::{Awaited, Challenge, Credential, Login, LoginStep, Method, challenge};
 use crate::login::checks::{check_password, check_peer};
-use crate::login::console::{self, is_console};
+use crate::login::console;
+use crate::login::console::is_console;
 use crate::login::decoy::Decoy;
+use crate::login::prove::is_superuser;
+use crate::own_error::{Cause, OwnError};
 use crate::settings::PoolSettings;
 use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart, Weight};
 use crate::values::Values;

@@ -1,9 +1,9 @@
 //! Passes a server's messages on. The ledger says who gets each message. Rows go through without
 //! being looked at.
 
-use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
+use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::messages::{CommandComplete, NotificationResponse, ParameterStatus};
 use wire::{HEADER_LEN, Header, backend};
@@ -11,6 +11,7 @@ use wire::{HEADER_LEN, Header, backend};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{Micros, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::reserved;
 use crate::notify::listening::Hearing;
@@ -25,7 +26,6 @@ use crate::server::{Preparation, Server, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::vars::{Slots, TrackedNames};
-use config::PoolMode;
 
 mod answered;
 mod commands;

@@ -18,15 +18,16 @@
 //!
 //! Both are limited: a request is sent again once, and a Bind is held back [`QUESTIONS_MAX`] times.
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
-use crate::lifecycle::preparation::Readable;
 use config::PoolMode;
-use wire::{backend, frontend, sqlstate::QUERY_CANCELED};
+use wire::sqlstate::QUERY_CANCELED;
+use wire::{backend, frontend};
 
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::pair;
+use crate::lifecycle::preparation::Readable;
 use crate::relay::batch_end::BatchEnd;
 use crate::relay::kept_request::{
     KeptRequest, Outline, QUESTIONS_MAX, Refused, Used, changed_result,

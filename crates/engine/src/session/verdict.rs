@@ -15,9 +15,6 @@
 //! PostgreSQL itself is asked once the transaction is over. So Weir needs no rules for commits,
 //! rollbacks, savepoints, SET LOCAL and functions. Texts only decide whether it is asked at all.
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::preparation::Readable;
-use crate::server::{Server, Settling};
 use std::collections::{BTreeSet, HashSet};
 
 use config::{PoolMode, Unsupported};
@@ -28,18 +25,20 @@ use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::preparation::Readable;
 use crate::notify::listen::{must_ask_for_channels, portable_channels};
 use crate::relay::ledger::Expect;
-use crate::server::Preparation;
+use crate::server::{Preparation, Server, Settling};
 use crate::session::new_values::{Ended, NewValues};
 use crate::session::pins::{Pinned, Pins};
-use crate::session::probe::{self, Left, Probe, Topics};
+use crate::session::probe::{Left, Probe, Topics};
 use crate::session::resets::Resets;
 use crate::session::sequences::DrawnNumbers;
 use crate::session::setting_names::SettingNames;
 use crate::session::state::{AllLent, Numbers, Traces};
-use crate::session::state_report;
 use crate::session::text_history::CANDIDATES_MAX;
+use crate::session::{probe, state_report};
 use crate::shell::{Event, Exchange, Io};
 use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars};

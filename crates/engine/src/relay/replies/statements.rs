@@ -1,12 +1,12 @@
 //! A server's messages about prepared statements: row descriptions and errors. An error is reworded
 //! with the client's own name, or the request is sent again (`resend.rs`).
 
-use crate::lifecycle::close_reason::CloseReason;
 use wire::backend;
 use wire::error_fields::ErrorFields;
 use wire::sqlstate::{INVALID_STATEMENT_NAME, QUERY_CANCELED};
 
 use super::Replies;
+use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::kept_request::{
     KEPT_LEN_MAX, Refused, Used, changed_result, is_changed_result, is_of_changed_name,
 };
