@@ -9,6 +9,7 @@ use config::Config;
 use sql::Seen;
 
 use crate::cancel::signaling::Signaling;
+use crate::context::Context;
 pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::replication::Replication;
@@ -23,7 +24,7 @@ use crate::relay::text::text_of;
 use crate::session::carried::Order;
 use crate::session::state::Session;
 use crate::values::{Digest, Values};
-use crate::vars::Slots;
+use crate::vars::{Slots, Vars, Welcome};
 
 #[derive(Debug)]
 pub struct Client {
@@ -341,6 +342,20 @@ impl Client {
     #[inline]
     pub(crate) fn waits_as(&self, waiter: Waiter, pool: PoolId) -> bool {
         self.wait().is_some_and(|own| own.pool == pool && own.ticket == waiter.ticket)
+    }
+
+    /// Fills in the pool's values where the client gave none. The client is told these values at
+    /// login, and must find them on every server.
+    pub(crate) fn complete_vars(&mut self, welcome: &Welcome, context: &mut Context) {
+        let all = match self.vars.is_empty() {
+            true => welcome.vars.clone(),
+            false => {
+                let mut own = Vars::clone(&self.vars);
+                own.carry_unreported(&welcome.vars, &context.names);
+                Values::new(own.or(&welcome.vars))
+            }
+        };
+        self.vars = context.shared_vars.share(all);
     }
 
     /// Returns the digest of the values that its server should have; None before its welcome, when

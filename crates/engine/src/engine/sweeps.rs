@@ -7,7 +7,6 @@ use crate::admission::pool::{Parked, Pool};
 use crate::client::{Client, ClientPhase, ReaderPlace};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter, WorkerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::complete_vars;
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::silent::Patience;
 use crate::login::auth::Awaited;
@@ -322,7 +321,7 @@ impl<X: Exchange> Engine<X> {
         });
         for id in waits {
             let client = &mut self.clients[id];
-            complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
+            client.complete_vars(&welcome, &mut self.context);
             self.welcome(id, None, &welcome, io);
             if !self.clients[id].stream.holds_message() {
                 let waiter = self.clients[id].wait();

@@ -8,7 +8,6 @@ use crate::client::{Client, Extended, KeyForm, StatementNames};
 use crate::context::Context;
 use crate::handover::import::seen_in_parse;
 use crate::ids::{Micros, ServerId};
-use crate::lifecycle::link::complete_vars;
 use crate::login::auth::{Login, Peer};
 use crate::phase::Restored;
 use crate::relay::parse_context::ParseContext;
@@ -76,19 +75,18 @@ impl LobbyLeaver {
 
 /// The values of its startup packet, and those that it has set.
 fn take_settings(client: &mut Client, text: &[u8], welcome: &Welcome, context: &mut Context) {
-    let (names, shared) = (&context.names, &mut context.shared_vars);
     let mut given = Slots::default();
-    let startup = vars_of(names, text, b'd', welcome, &mut given);
+    let startup = vars_of(&context.names, text, b'd', welcome, &mut given);
     client.vars = Values::new(startup);
-    complete_vars(client, welcome, names, shared);
+    client.complete_vars(welcome, context);
     // RESET goes back to these.
     let startup = client.session_mut().startup.clone();
-    let set = vars_of(names, text, b's', welcome, &mut given);
+    let set = vars_of(&context.names, text, b's', welcome, &mut given);
     client.given = given;
     if !set.is_empty() {
         let mut own = set.or(&startup);
         own.carried = set.carried.with(startup.carried.all().iter());
-        client.vars = shared.share(Values::new(own));
+        client.vars = context.shared_vars.share(Values::new(own));
     }
 }
 

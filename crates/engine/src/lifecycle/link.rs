@@ -28,8 +28,7 @@ use crate::server::{Preparation, Server, ServerPhase, Settling};
 use crate::session::carried::{Carried, Order};
 use crate::session::holding::end_hold;
 use crate::shell::{Exchange, Io, OwnQuery};
-use crate::values::{SharedVars, Values};
-use crate::vars::{Present, Slots, TrackedNames, Vars, Welcome};
+use crate::vars::{Present, Slots, TrackedNames, Welcome};
 
 /// Attempts to draw a cancel key with an unused process id.
 const KEYS_TRIED_MAX: usize = 8;
@@ -144,7 +143,7 @@ impl<X: Exchange> Engine<X> {
             let Server { epoch, ref welcome, .. } = *self.servers[server];
             let welcome = welcome.clone();
             let client = &mut self.clients[id];
-            complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
+            client.complete_vars(&welcome, &mut self.context);
             self.clients[id].role_changes = role_changes(epoch);
         }
         self.servers[server].stages.link(waiter.since, now);
@@ -572,24 +571,4 @@ fn follow_reports(client: &mut Client, server: &Server, names: &TrackedNames) {
             vars.change(|vars| vars.track_reported(&server.welcome.vars, names));
         }
     }
-}
-
-/// Fills in the pool's values where the client gave none. The client is told these values at
-/// login, and must find them on every server.
-pub(crate) fn complete_vars(
-    client: &mut Client,
-    welcome: &Welcome,
-    names: &TrackedNames,
-    shared: &mut SharedVars,
-) {
-    let own = &client.vars;
-    let all = match own.is_empty() {
-        true => welcome.vars.clone(),
-        false => {
-            let mut own = Vars::clone(own);
-            own.carry_unreported(&welcome.vars, names);
-            Values::new(own.or(&welcome.vars))
-        }
-    };
-    client.vars = shared.share(all);
 }

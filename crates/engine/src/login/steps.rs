@@ -13,7 +13,6 @@ use wire::{HEADER_LEN, Header, backend, bad_header, frontend, startup};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
-use crate::lifecycle::link::complete_vars;
 use crate::lifecycle::own_keys::{may_use_keys, no_keys, remark_own_keys};
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::replication::ReplicationKind;
@@ -413,7 +412,7 @@ impl<X: Exchange> Engine<X> {
             self.link_own(id, pool, io);
         } else if let Some(welcome) = warm.filter(|_| !self.pools.settings(pool).is_session()) {
             let client = &mut self.clients[id];
-            complete_vars(client, &welcome, &self.context.names, &mut self.context.shared_vars);
+            client.complete_vars(&welcome, &mut self.context);
             self.welcome(id, None, &welcome, io);
             if self.hand_off(id, pool, &welcome, io) {
                 return;
