@@ -5,9 +5,30 @@ use std::sync::Arc;
 use config::{Config, UserSettings};
 
 use crate::ids::WorkerId;
-use crate::shell::Drain;
 use crate::values::SharedVars;
 use crate::vars::TrackedNames;
+
+/// The way in which Weir shuts down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// SIGINT: no server is linked any more; Weir ends when no server is in use.
+    WaitForServers,
+    /// SIGTERM: no new client is let in; Weir ends when the last client has left.
+    WaitForClients,
+    /// Another process has taken over: clients that could not move are served until they leave.
+    TakenOver,
+}
+
+impl Drain {
+    /// Is a client refused that connects now?
+    pub(crate) fn turns_newcomers_away(self) -> bool {
+        match self {
+            Self::WaitForServers | Self::WaitForClients => true,
+            // A client in the middle of its login cannot be handed over.
+            Self::TakenOver => false,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -22,6 +43,8 @@ pub(crate) struct Context {
     pub(crate) drain: Option<Drain>,
     /// Another process has taken over. Backends that start later go to its lobbies.
     pub(crate) has_successor: bool,
+    /// Should the next tick disconnect stalled logins that count in a client limit?
+    pub(crate) places_wanted: bool,
     /// Has any user its own limits on waiting or idle clients?
     pub(crate) limits_users: bool,
 }
@@ -36,6 +59,7 @@ impl Context {
             seed,
             drain: None,
             has_successor: false,
+            places_wanted: false,
             limits_users: limits_users(&config),
             config,
         }

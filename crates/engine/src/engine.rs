@@ -26,6 +26,7 @@ use crate::watch::Watch;
 
 mod events;
 mod invariants;
+mod login;
 mod look;
 mod mail;
 mod orders;
@@ -59,8 +60,6 @@ pub struct Engine<X> {
     pub(crate) nobody: Arc<Identity>,
     /// Should the next tick look for pools to fill without a client (`min_pool_size`)?
     pub(crate) warms_pools: bool,
-    /// Should the next tick disconnect stalled logins that count in a client limit?
-    pub(crate) places_wanted: bool,
     /// Listeners of the pools whose listener belongs to this worker.
     pub(crate) listeners: BTreeMap<PoolId, Listener>,
     /// Follow-up work of the present event.
@@ -97,7 +96,6 @@ impl<X: Exchange> Engine<X> {
             cancels: HashMap::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
             warms_pools: true,
-            places_wanted: false,
             listeners: BTreeMap::new(),
             work: work::Queue::new(),
             joining: None,

@@ -12,6 +12,7 @@ use crate::admission::limits::Limits;
 use crate::admission::pool::{Parked, Pool};
 pub use crate::cancel::outcome::{CancelEnd, CancelOutcome};
 use crate::cancel::signaling::Found;
+pub use crate::context::Drain;
 use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter, WorkerId};
 pub use crate::lifecycle::own_query::OwnQuery;
 use crate::lifecycle::replication::ReplicationKind;
@@ -173,28 +174,6 @@ pub trait Io<X: Exchange> {
 
     /// Passes an event to the log.
     fn event(&mut self, event: Event<'_>);
-}
-
-/// The way in which Weir shuts down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drain {
-    /// SIGINT: no server is linked any more; Weir ends when no server is in use.
-    WaitForServers,
-    /// SIGTERM: no new client is let in; Weir ends when the last client has left.
-    WaitForClients,
-    /// Another process has taken over: clients that could not move are served until they leave.
-    TakenOver,
-}
-
-impl Drain {
-    /// Is a client refused that connects now?
-    pub(crate) fn turns_newcomers_away(self) -> bool {
-        match self {
-            Self::WaitForServers | Self::WaitForClients => true,
-            // A client in the middle of its login cannot be handed over.
-            Self::TakenOver => false,
-        }
-    }
 }
 
 /// The beginning of TLS by a client (protocol chapter 55.2.10).

@@ -68,7 +68,10 @@ impl<X: Exchange> Engine<X> {
     pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id) else { return };
         match *client.phase {
-            ClientPhase::Login(_) => self.login_bytes(id, bytes, io),
+            ClientPhase::Login(_) => {
+                let step = self.door(id).bytes(bytes, io);
+                self.after_login(id, step, io);
+            }
             // Only pools with routing have verdicts.
             ClientPhase::Linked if self.verdicts.is_some() => self.kept_bytes(id, bytes, io),
             ClientPhase::Linked => self.request_bytes(id, bytes, io),
@@ -107,7 +110,12 @@ impl<X: Exchange> Engine<X> {
 
     /// Takes the result of a check for the client with this serial number.
     pub fn checked(&mut self, id: ClientId, serial: u64, checked: &Checked, io: &mut impl Io<X>) {
-        self.take_check(id, serial, checked, io);
+        if self.clients.get(id).is_some_and(|client| client.serial == serial) {
+            let mut door = self.door(id);
+            let step = door.checked(checked, io.now());
+            let step = step.unwrap_or_else(|| door.go_on(io));
+            self.after_login(id, step, io);
+        }
         self.finish(io);
     }
 

@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
             Mail::Review { pool } => self.review_pool(pool, io),
             Mail::LeftLobby { server, serial, why } => self.left_lobby(server, serial, why, io),
             Mail::IdledInLobby { server, serial } => self.idled_in_lobby(server, serial, io),
-            Mail::FreePlaces => self.places_wanted = true,
+            Mail::FreePlaces => self.context.places_wanted = true,
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::silent::Patience;
 use crate::login::auth::Awaited;
 use crate::login::patience::{CROWDED_OUT, LOGIN_GRACE, OUTWAITED};
-use crate::login::steps::Step;
 use crate::own_error::{Cause, OwnError};
 use crate::routing::Place;
 use crate::routing::choose::FULL_PATIENCE;
@@ -242,7 +241,8 @@ impl<X: Exchange> Engine<X> {
         held.sort_unstable();
         for (serial, id) in held {
             self.clients[id].login_mut().held = false;
-            self.go_on_login(id, Step::Continue, io);
+            let step = self.door(id).go_on(io);
+            self.after_login(id, step, io);
             let is_there = self.clients.get(id).is_some_and(|client| client.serial == serial);
             if is_there && !is_held(&self.clients[id].phase) {
                 // Messages that it has sent meanwhile are still unread.
@@ -255,21 +255,8 @@ impl<X: Exchange> Engine<X> {
         self.end_waits(|_| true, &OwnError::new(Cause::TooManyClients, CROWDED_OUT), io);
     }
 
-    /// Asks all workers to disconnect stalled logins, because a client limit is reached. A client
-    /// counts in the limits before it is authenticated, and must not keep others out.
-    pub(crate) fn want_places(&mut self) {
-        if std::mem::replace(&mut self.places_wanted, true) {
-            return;
-        }
-        for worker in (0..self.pools.exchange.worker_count()).map(WorkerId) {
-            if worker != self.context.worker {
-                self.pools.exchange.post(worker, Mail::FreePlaces);
-            }
-        }
-    }
-
     pub(crate) fn free_places(&mut self, io: &mut impl Io<X>) {
-        if std::mem::take(&mut self.places_wanted) {
+        if std::mem::take(&mut self.context.places_wanted) {
             self.end_waits(
                 |client| client.counted,
                 &OwnError::new(Cause::TooManyClients, OUTWAITED),

@@ -494,7 +494,7 @@ impl<X: Exchange> Engine<X> {
                     return self.wait_for_primary(client, io);
                 }
                 if error.sqlstate() == INVALID_PASSWORD.as_bytes() {
-                    self.note_wrong_proof(client, now);
+                    self.door(client).note_wrong_proof(now);
                 }
                 match purpose.password() {
                     Some(password) => self.not_proven(client, pool, password, &error, io),

@@ -19,10 +19,11 @@ use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::ahead::may_go_ahead;
 use crate::lifecycle::apply::Applied;
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::own_keys::may_use_keys;
+use crate::lifecycle::own_keys::{may_use_keys, no_keys, remark_own_keys};
 use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::reserved::drop_reserved;
+use crate::own_error::OwnError;
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::{Preparation, Server, ServerPhase, Settling};
 use crate::session::carried::{Carried, Order};
@@ -127,13 +128,15 @@ impl<X: Exchange> Engine<X> {
             return Readable::NotYet;
         }
         if self.has_another_role(id, server) {
-            return self.part_from_role(id, server, io);
+            return self.refuse_server(id, server, CloseReason::RoleChanged.into(), io);
         }
         let (half, user) = (&*self.servers[server], &self.clients[id].identity.user);
         if half.own_keys
             && !may_use_keys(&self.context.config, self.pools.settings(half.pool), user)
         {
-            return self.part_from_keys(id, server, io);
+            let settings = self.pools.settings(half.pool);
+            remark_own_keys(id, &self.clients[id], settings, io);
+            return self.refuse_server(id, server, no_keys(), io);
         }
         let (client, half) = (&mut self.clients[id], &mut self.servers[server]);
         pair::link(id, client, server, half);
@@ -149,6 +152,21 @@ impl<X: Exchange> Engine<X> {
         self.servers[server].stages.link(waiter.since, now);
         self.pools.view(pool).assigned(now.saturating_sub(waiter.since));
         self.prepare(id, server, io)
+    }
+
+    /// Disconnects a client that may not use this server. The server goes to another one.
+    #[cold]
+    fn refuse_server(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        why: OwnError<'_>,
+        io: &mut impl Io<X>,
+    ) -> Readable {
+        self.disconnect(id, why, io);
+        self.servers[on].phase.unpark();
+        self.place(on, io);
+        Readable::NotYet
     }
 
     /// Does everything that must be known or done before the client's bytes may be forwarded.

@@ -7,9 +7,7 @@
 use config::{AuthType, Config};
 
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::preparation::Readable;
+use crate::ids::ClientId;
 use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
 use crate::settings::PoolSettings;
@@ -18,25 +16,6 @@ use crate::shell::{Exchange, Io, Weight};
 /// Returns the error for a client of another user. Without the keys it would be the same.
 pub(crate) fn no_keys() -> OwnError<'static> {
     OwnError::new(Cause::ServerUnreachable, "server login failed: wrong password type")
-}
-
-impl<X: Exchange> Engine<X> {
-    /// Refuses the client, which may not use servers that were opened with these keys. The server
-    /// goes to another client.
-    #[cold]
-    pub(crate) fn part_from_keys(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        let pool = self.servers[on].pool;
-        remark_own_keys(id, &self.clients[id], self.pools.settings(pool), io);
-        self.disconnect(id, no_keys(), io);
-        self.servers[on].phase.unpark();
-        self.place(on, io);
-        Readable::NotYet
-    }
 }
 
 pub(crate) fn remark_own_keys<X: Exchange>(

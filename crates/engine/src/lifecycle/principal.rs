@@ -16,7 +16,6 @@ use crate::engine::work::Work;
 use crate::ids::{ClientId, Newcomer, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::PrincipalQuestion;
-use crate::lifecycle::preparation::Readable;
 use crate::login::auth::LoginStep;
 use crate::server::Preparation;
 use crate::shell::{Exchange, Io};
@@ -139,19 +138,5 @@ impl<X: Exchange> Engine<X> {
             Some(_) | None => role_changes(server.epoch),
         };
         now != logged_in_with && self.clients[id].is_welcomed()
-    }
-
-    /// Disconnects such a client. The server goes to another one.
-    #[cold]
-    pub(crate) fn part_from_role(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        self.disconnect(id, CloseReason::RoleChanged, io);
-        self.servers[on].phase.unpark();
-        self.place(on, io);
-        Readable::NotYet
     }
 }

@@ -252,6 +252,11 @@ impl Login {
         }
     }
 
+    /// Is it the user that runs Weir, who may use the console?
+    pub(crate) fn runs_weir(&self) -> bool {
+        self.peer.same_user && self.requested.user == "pgbouncer"
+    }
+
     /// Begins to wait until a server proves this password.
     pub(crate) fn begin_proof(&mut self, pool: PoolId, password: &[u8]) {
         let proving = Proving { pool, password: password.to_vec(), waiter: None };

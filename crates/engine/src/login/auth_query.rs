@@ -13,11 +13,10 @@
 
 use std::sync::Arc;
 
-use config::{AccessPolicy, AuthType, Config, Database, needs_no_search_path};
+use config::{AuthType, needs_no_search_path};
 use wire::frontend;
 
 use crate::admission::pool::Grant;
-use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, PoolId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
@@ -26,7 +25,8 @@ use crate::lifecycle::pair;
 use crate::login::auth::{Asking, LoginStep};
 use crate::login::auth_answer::{AuthAnswer, Found};
 use crate::login::console::is_console;
-use crate::login::steps::{Step, log_login_failed};
+use crate::login::door::{Door, Step, log_login_failed};
+use crate::login::question::Question;
 use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
 use crate::relay::ledger::Expect;
@@ -45,107 +45,52 @@ const SAFE_SEARCH_PATH: &str =
 /// The error for the client if PostgreSQL cannot be asked; the log has the reason.
 const FAILING: &str = "server login has been failing (server_login_retry)";
 
-/// The query about a user: as which user, in which database.
-struct Question {
-    auth_user: String,
-    /// None if the client wants the console and no `auth_dbname` is set.
-    database: Option<String>,
-    /// The name of that database in messages to clients.
-    shown: String,
-    query: String,
-}
-
-impl Question {
-    /// Returns None if PostgreSQL is not asked about this user.
-    fn new(config: &Config, database: &str, is_console: bool, user: &str) -> Option<Self> {
-        let global = &config.global;
-        let by_name = !matches!(global.auth_type, AuthType::Any | AuthType::Pam);
-        let configured = config.access == AccessPolicy::Configured && by_name;
-        if !configured || config.secret_of(user).is_some() {
-            return None;
-        }
-        if is_console {
-            return Self::within(config, database, None);
-        }
-        match config.database(database) {
-            Some(entry) => Self::within(config, database, Some(&entry)),
-            // For an unknown database another one is asked. Otherwise the reply or its time would
-            // reveal which databases exist.
-            None => {
-                let mut all = config.databases.values();
-                all.find_map(|other| Self::within(config, database, Some(other)))
-            }
-        }
-    }
-
-    /// Uses the keys of the database's entry, and else the global ones.
-    fn within(config: &Config, database: &str, entry: Option<&Database>) -> Option<Self> {
-        let global = &config.global;
-        let given = |own: Option<&String>| own.filter(|text| !text.is_empty()).cloned();
-        let auth_user = entry.and_then(|entry| given(entry.auth_user.as_ref()));
-        let auth_dbname = entry.and_then(|entry| given(entry.auth_dbname.as_ref()));
-        let auth_dbname = auth_dbname.or_else(|| given(global.auth_dbname.as_ref()));
-        let query = entry.and_then(|entry| given(entry.auth_query.as_ref()));
-        Some(Self {
-            auth_user: auth_user.or_else(|| given(global.auth_user.as_ref()))?,
-            shown: auth_dbname.clone().unwrap_or_else(|| database.to_owned()),
-            database: auth_dbname.or_else(|| entry.map(|entry| own_database(config, entry))),
-            query: query.unwrap_or_else(|| global.auth_query.clone()),
-        })
-    }
-}
-
-/// Returns the database in which to ask about users of `entry`. All databases made from `*` that
-/// are one on the server share a pool for it. Otherwise clients could create any number of pools.
-fn own_database(config: &Config, entry: &Database) -> String {
-    let star = config.fallback.as_ref().filter(|star| star.dbname.is_some());
-    let is_star = !config.databases.contains_key(&entry.name);
-    star.filter(|_| is_star).map_or(&entry.name, |star| &star.name).clone()
-}
-
-impl<X: Exchange> Engine<X> {
+impl<X: Exchange> Door<'_, X> {
     /// Asks PostgreSQL about the client's user, if the configuration says so.
-    pub(crate) fn ask_about_user(&mut self, id: ClientId, io: &mut impl Io<X>) -> Option<Step> {
-        let now = io.now();
-        let ClientPhase::Login(login) = &*self.clients[id].phase else { return None };
-        let requested = login.requested.clone();
+    pub(super) fn ask_about_user(&mut self, io: &mut impl Io<X>) -> Option<Step> {
+        let requested = self.login().requested.clone();
         let Identity { database, user } = &*requested;
-        let is_console = is_console(&self.context.config, database);
-        if self.context.config.global.auth_type == AuthType::Pam && !is_console {
-            let entry = self.context.config.database(database);
+        let config = self.context.config.clone();
+        let is_console = is_console(&config, database);
+        if config.global.auth_type == AuthType::Pam && !is_console {
+            let entry = config.database(database);
             let asks = entry
                 .is_some_and(|entry| entry.auth_user.as_deref().is_some_and(|it| !it.is_empty()));
             if asks {
                 let why = "PAM can't be used together with database authentication";
-                remark(id, &self.clients[id], Weight::Error, why, io);
+                remark(self.id, self.client, Weight::Error, why, io);
                 return Some(Step::Refuse(CONFIG_ERROR.into()));
             }
         }
-        let question = Question::new(&self.context.config, database, is_console, user)?;
-        let entry =
-            question.database.as_deref().and_then(|name| self.context.config.database(name));
-        let Some(entry) = entry else {
+        let question = Question::new(&config, database, is_console, user)?;
+        if question.database.as_deref().and_then(|name| config.database(name)).is_none() {
             let why = format!("authentication database \"{}\" is not configured.", question.shown);
-            remark(id, &self.clients[id], Weight::Error, &why, io);
+            remark(self.id, self.client, Weight::Error, &why, io);
             return Some(Step::Refuse(CONFIG_ERROR.into()));
-        };
-        let key = PoolKey {
-            database: entry.name.clone(),
-            user: question.auth_user.clone(),
-            place: Place::Writer,
-        };
+        }
+        Some(Step::Ask(question))
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Asks PostgreSQL about the client's user.
+    pub(crate) fn ask_about_user(&mut self, id: ClientId, question: Question, io: &mut impl Io<X>) {
+        let now = io.now();
+        let Question { auth_user, database, shown, query } = question;
+        let entry = database.as_deref().and_then(|name| self.context.config.database(name));
+        let Some(entry) = entry else { return self.disconnect(id, CONFIG_ERROR, io) };
+        let key = PoolKey { database: entry.name.clone(), user: auth_user, place: Place::Writer };
         let pool = self.pools.of_key(&self.context, &entry, &key);
         if self.pools.exchange.pool(pool, |pool| pool.disabled) {
-            let why = format!("authentication database \"{}\" is disabled", question.shown);
-            return Some(Step::Refuse(OwnError::new(Cause::DisabledDatabase, why)));
+            let why = format!("authentication database \"{shown}\" is disabled");
+            return self.disconnect(id, OwnError::new(Cause::DisabledDatabase, why), io);
         }
         let pool = self.pools.without_primary(&self.context, pool).unwrap_or(pool);
-        let asking = Asking { pool, query: question.query.into(), waiter: None };
+        let asking = Asking { pool, query: query.into(), waiter: None };
         self.clients[id].login_mut().step = LoginStep::Asking(asking);
         let worker = self.context.worker;
         let grant = self.pools.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, io);
-        Some(Step::Done)
     }
 
     fn take_grant_to_ask(&mut self, id: ClientId, grant: Grant<X::Transport>, io: &mut impl Io<X>) {
@@ -289,13 +234,15 @@ impl<X: Exchange> Engine<X> {
             let database = login.requested.database.clone();
             let identity = Arc::new(Identity { database, user });
             login.requested = identity.clone();
-            if let Err(why) = self.recount_client(id, identity) {
+            if let Err(why) = self.door(id).recount_client(identity) {
                 return self.disconnect(id, why, io);
             }
         }
         io.resume_client(id);
-        let step = self.challenge_user(id, Some(credential), io);
-        self.go_on_login(id, step, io);
+        let mut door = self.door(id);
+        let step = door.challenge_user(Some(credential), io);
+        let step = step.unwrap_or_else(|| door.go_on(io));
+        self.after_login(id, step, io);
     }
 
     /// Deals with the loss of the server that the query ran on. A server that was idle may have

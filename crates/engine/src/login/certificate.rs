@@ -3,31 +3,29 @@
 
 use config::hba::{CertName, IdentMap};
 
-use super::steps::Step;
-use crate::engine::Engine;
-use crate::ids::{ClientId, Identity};
+use crate::ids::Identity;
 use crate::login::auth::{Login, Secured};
+use crate::login::door::{Door, Step};
 use crate::own_error::{Cause, OwnError};
 use crate::shell::{Event, Exchange, Io, Weight};
 
-impl<X: Exchange> Engine<X> {
+impl<X: Exchange> Door<'_, X> {
     pub(super) fn check_certificate(
         &mut self,
-        id: ClientId,
         name: CertName,
         map: Option<&IdentMap>,
         io: &mut impl Io<X>,
-    ) -> Step {
-        let login = self.clients[id].login_mut();
+    ) -> Option<Step> {
+        let login = self.client.login_mut();
         let trouble = trouble(login, name, map);
         if let Some(message) = &trouble {
             let Identity { database, user } = &*login.requested;
             let name = (database.as_str(), user.as_str());
-            io.event(Event::ClientRemark { client: id, name, weight: Weight::Error, message });
+            io.event(Event::ClientRemark { client: self.id, name, weight: Weight::Error, message });
         }
         let accepted = trouble.is_none() && login.credential.is_some();
         let failure = OwnError::new(Cause::Proof, "certificate authentication failed");
-        self.verdict(id, accepted, failure, io)
+        self.verdict(accepted, failure, io.now())
     }
 }
 

@@ -6,31 +6,25 @@ use std::sync::Arc;
 use config::hba::IdentMap;
 
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::ClientId;
+use crate::ids::{ClientId, Micros};
 use crate::login::auth::{Checking, Judge, LoginStep, Password};
+use crate::login::door::{Door, Step};
 use crate::login::server_secret::ServerSecret;
-use crate::login::steps::Step;
 use crate::own_error::{Cause, OwnError};
 use crate::shell::{Check, Checked, Exchange, Io};
 
 const NOT_THE_PEER: &str = "unix socket login rejected";
 
-impl<X: Exchange> Engine<X> {
-    /// Takes the result of a check for the client with this serial number.
-    pub(crate) fn take_check(
-        &mut self,
-        id: ClientId,
-        serial: u64,
-        checked: &Checked,
-        io: &mut impl Io<X>,
-    ) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let Some(login) = client.phase.login_mut() else { return };
-        if client.serial != serial || !matches!(login.step, LoginStep::Checking(_)) {
-            return;
+impl<X: Exchange> Door<'_, X> {
+    /// Takes the result of a check. Returns `Some(Step::Wait)` if the client does not wait for one.
+    pub(crate) fn checked(&mut self, checked: &Checked, now: Micros) -> Option<Step> {
+        let Some(login) = self.client.phase.login_mut() else { return Some(Step::Wait) };
+        if !matches!(login.step, LoginStep::Checking(_)) {
+            return Some(Step::Wait);
         }
-        let LoginStep::Checking(checking) = std::mem::take(&mut login.step) else { return };
+        let LoginStep::Checking(checking) = std::mem::take(&mut login.step) else {
+            return Some(Step::Wait);
+        };
         let (fits, refusal) = match (checking, checked) {
             (Checking::Peer(map), Checked::PeerName(name)) => {
                 let user = &login.requested.user;
@@ -42,7 +36,7 @@ impl<X: Exchange> Engine<X> {
             }
             (Checking::Password { judge, .. }, Checked::Password(None)) => {
                 // Not a guess: the client may try again at once when the service works.
-                return self.go_on_login(id, Step::Refuse(judge.refusal()), io);
+                return Some(Step::Refuse(judge.refusal()));
             }
             (Checking::Password { judge, password }, Checked::Password(Some(right))) => {
                 login.proven = right.then(|| Box::new(ServerSecret::Password(password.0)));
@@ -54,8 +48,7 @@ impl<X: Exchange> Engine<X> {
                 (false, OwnError::new(Cause::Rule, "login rejected"))
             }
         };
-        let step = self.verdict(id, fits, refusal, io);
-        self.go_on_login(id, step, io);
+        self.verdict(fits, refusal, now)
     }
 }
 

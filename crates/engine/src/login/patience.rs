@@ -4,12 +4,11 @@
 
 use config::Config;
 
-use crate::client::ClientPhase;
-use crate::engine::Engine;
-use crate::ids::{ClientId, Micros};
+use crate::ids::{Micros, WorkerId};
 use crate::login::auth::{Awaited, LoginStep};
+use crate::login::door::Door;
 use crate::login::guesses::Origin;
-use crate::shell::Exchange;
+use crate::shell::{Exchange, Mail};
 
 /// The time that a client may delay its first packet or its proof, before it may be disconnected
 /// for others.
@@ -17,11 +16,11 @@ pub const LOGIN_GRACE: Micros = 1_000_000;
 pub(crate) const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
 pub(crate) const OUTWAITED: &str = "login is too slow, and other clients wait for a place";
 
-impl<X: Exchange> Engine<X> {
+impl<X: Exchange> Door<'_, X> {
     /// May the proof that has arrived be checked now? If not, it is checked later, and nothing is
     /// read from the client until then.
-    pub(super) fn may_be_judged(&mut self, id: ClientId, now: Micros) -> bool {
-        let step = &self.clients[id].login_mut().step;
+    pub(super) fn may_be_judged(&mut self, now: Micros) -> bool {
+        let step = &self.login().step;
         // The first message of SASL has no proof.
         let is_proof =
             step.awaits() == Awaited::Password && !matches!(step, LoginStep::ExpectSaslInitial(_));
@@ -29,20 +28,32 @@ impl<X: Exchange> Engine<X> {
         if !is_proof || delay == 0 {
             return true;
         }
-        let ClientPhase::Login(login) = &*self.clients[id].phase else { return true };
+        let login = self.client.login_mut();
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
-        let may =
-            self.pools.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
-        self.clients[id].login_mut().held = !may;
+        let may = self.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
+        self.login().held = !may;
         may
     }
 
     /// Counts a wrong proof of the client.
-    pub(crate) fn note_wrong_proof(&mut self, id: ClientId, now: Micros) {
+    pub(crate) fn note_wrong_proof(&mut self, now: Micros) {
         let delay = failure_delay(&self.context.config);
-        let ClientPhase::Login(login) = &*self.clients[id].phase else { return };
+        let Some(login) = self.client.phase.login_mut() else { return };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
-        self.pools.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
+        self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
+    }
+
+    /// Asks all workers to disconnect stalled logins, because a client limit is reached. A client
+    /// counts in the limits before it is authenticated, and must not keep others out.
+    pub(crate) fn want_places(&mut self) {
+        if std::mem::replace(&mut self.context.places_wanted, true) {
+            return;
+        }
+        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+            if worker != self.context.worker {
+                self.exchange.post(worker, Mail::FreePlaces);
+            }
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::auth::LoginStep;
 use crate::login::console::is_console;
-use crate::login::steps::{Step, no_database};
+use crate::login::door::no_database;
 use crate::own_error::judges_user;
 use crate::server::ServerPurpose;
 use crate::shell::{Exchange, Io};
@@ -37,7 +37,7 @@ const SUPERUSER: (&[u8], &[u8]) = (b"is_superuser", b"on");
 
 impl<X: Exchange> Engine<X> {
     /// Checks the client's password.
-    pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
+    pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) {
         let login = self.clients[id].login_mut();
         let requested = login.requested.clone();
         let config = self.context.config.clone();
@@ -46,7 +46,8 @@ impl<X: Exchange> Engine<X> {
             false => &requested.database,
         };
         let Some(pool) = self.pools.find(&self.context, database, &requested.user) else {
-            return Step::Refuse(no_database(database));
+            let why = no_database(database);
+            return self.disconnect(id, why, io);
         };
         if self.pools.one(pool).is_proven(password) {
             return match self.clients[id].wants_console(&self.context.config) {
@@ -60,19 +61,12 @@ impl<X: Exchange> Engine<X> {
         } else {
             self.queue_proof(id, pool, io);
         }
-        Step::Done
     }
 
     /// Checks a password once more that was right before. An idle server gives up its place, so that
     /// logins to the console do not fill the pool. If there is no place now, the earlier answer of
     /// PostgreSQL counts: an operator needs the console most while the pool is full or paused.
-    fn prove_again(
-        &mut self,
-        id: ClientId,
-        pool: PoolId,
-        password: &[u8],
-        io: &mut impl Io<X>,
-    ) -> Step {
+    fn prove_again(&mut self, id: ClientId, pool: PoolId, password: &[u8], io: &mut impl Io<X>) {
         let worker = self.context.worker;
         if let Some(idle) = self.pools.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
             self.clients[id].login_mut().begin_proof(pool, password);
@@ -81,9 +75,8 @@ impl<X: Exchange> Engine<X> {
             self.clients[id].login_mut().begin_proof(pool, password);
             self.connect_proof(id, io);
         } else {
-            return self.authenticated(id, io);
+            self.authenticated(id, io);
         }
-        Step::Done
     }
 
     /// The server that was opened for it has proven the client's password.
@@ -117,8 +110,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client's password counts as right.
     pub(crate) fn admit(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let step = self.authenticated(id, io);
-        self.go_on_login(id, step, io);
+        self.authenticated(id, io);
     }
 
     fn queue_proof(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
@@ -195,7 +187,7 @@ impl<X: Exchange> Engine<X> {
 
 /// May the user of this pool, whose password PostgreSQL has accepted, change things on the console? A
 /// superuser can do anything to the only server behind it anyway.
-pub(super) fn is_superuser<X: Exchange>(pool: &mut OnePool<'_, X>) -> bool {
+pub(crate) fn is_superuser<X: Exchange>(pool: &mut OnePool<'_, X>) -> bool {
     let welcome = pool.lock(|pool| pool.welcome.clone());
     welcome.is_some_and(|welcome| {
         let is_it = |(name, value): &(Vec<u8>, Vec<u8>)| (&name[..], &value[..]) == SUPERUSER;

@@ -11,10 +11,10 @@ use wire::{backend, startup};
 use crate::admission::limits::ClientCounts;
 use crate::client::{Client, KeyForm};
 use crate::encoding;
-use crate::engine::Engine;
 use crate::ids::{ClientId, Identity};
 use crate::lifecycle::replication::Replication;
 use crate::login::console::{is_console, is_operator, user_of_all};
+use crate::login::door::Door;
 use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
 use crate::session::carried::{Carried, SESSION_AUTHORIZATION, Setting};
@@ -58,15 +58,14 @@ fn take(vars: &mut Vars, slot: usize, value: &[u8]) {
     vars.set(slot, value);
 }
 
-impl<X: Exchange> Engine<X> {
+impl<X: Exchange> Door<'_, X> {
     /// Reads the startup packet.
     pub(crate) fn startup(
         &mut self,
-        id: ClientId,
         packet: &StartupPacket<'_>,
         io: &mut impl Io<X>,
     ) -> Result<(), OwnError<'static>> {
-        let peer = &self.clients[id].login_mut().peer;
+        let peer = &self.login().peer;
         let is_bare = peer.secured.is_none() && !peer.local;
         if is_bare && self.context.config.global.client_tls_sslmode.is_required() {
             return Err("SSL required".into());
@@ -83,7 +82,7 @@ impl<X: Exchange> Engine<X> {
             let message = format!("login failed: db={database} user={user}");
             let (name, weight) = ((database.as_str(), "(nouser)"), Weight::Log);
             if self.context.config.global.log_connections {
-                io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+                io.event(Event::ClientRemark { client: self.id, name, weight, message: &message });
             }
             return Err("username too long".into());
         }
@@ -94,9 +93,8 @@ impl<X: Exchange> Engine<X> {
         let replication = Replication::of(packet);
         let target =
             LoginTarget { replicates: replication.is_some(), database: &database, user: &user };
-        let client = &self.clients[id];
-        let reader =
-            Reader { id, client, target, config: &self.context.config, names: &self.context.names };
+        let (client, config) = (&*self.client, &self.context.config);
+        let reader = Reader { id: self.id, client, target, config, names: &self.context.names };
         let vars = reader.vars(packet, io)?;
         let known_as = user_of_all(&self.context.config, &database);
         let requested = Arc::new(Identity { database, user });
@@ -107,26 +105,26 @@ impl<X: Exchange> Engine<X> {
             }
             Ok(None) | Err(_) => requested.clone(),
         };
-        let counts = self.count_client(id, &identity);
+        let counts = self.count_client(&identity);
         if counts.process > self.context.config.global.max_client_conn && !is_console {
-            self.uncount_client(id, &identity);
+            self.uncount_client(&identity);
             self.want_places();
             return Err(OwnError::new(
                 Cause::TooManyClients,
                 "no more connections allowed (max_client_conn)",
             ));
         }
-        negotiate(id, &mut self.clients[id], packet, io);
+        negotiate(self.id, self.client, packet, io);
         if let Err(why) = known_as {
-            self.uncount_client(id, &identity);
-            remark(id, &self.clients[id], Weight::Error, why, io);
+            self.uncount_client(&identity);
+            remark(self.id, self.client, Weight::Error, why, io);
             return Err("bouncer config error".into());
         }
         let replication_kind = replication.as_ref().map(|asked| asked.kind);
         let name = (identity.database.as_str(), identity.user.as_str());
-        io.event(Event::LoginAttempt { client: id, name, replication: replication_kind });
-        self.clients[id].identity = identity.clone();
-        let login = self.clients[id].login_mut();
+        io.event(Event::LoginAttempt { client: self.id, name, replication: replication_kind });
+        self.client.identity = identity.clone();
+        let login = self.client.login_mut();
         login.vars = vars;
         login.replication = replication;
         login.requested = requested;
@@ -134,16 +132,16 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Counts the client until it leaves, even if it is refused.
-    fn count_client(&mut self, id: ClientId, identity: &Identity) -> ClientCounts {
-        self.clients[id].counted = true;
-        self.pools.exchange.limits(|limits| limits.client_came(identity))
+    fn count_client(&mut self, identity: &Identity) -> ClientCounts {
+        self.client.counted = true;
+        self.exchange.limits(|limits| limits.client_came(identity))
     }
 
     /// Ends counting a client that is refused before its identity is known.
     #[cold]
-    fn uncount_client(&mut self, id: ClientId, identity: &Identity) {
-        if std::mem::take(&mut self.clients[id].counted) {
-            self.pools.exchange.limits(|limits| limits.client_left(identity));
+    fn uncount_client(&mut self, identity: &Identity) {
+        if std::mem::take(&mut self.client.counted) {
+            self.exchange.limits(|limits| limits.client_left(identity));
         }
     }
 
@@ -153,16 +151,15 @@ impl<X: Exchange> Engine<X> {
     /// Returns an error if a limit on clients of the new identity is reached.
     pub(crate) fn recount_client(
         &mut self,
-        id: ClientId,
         identity: Arc<Identity>,
     ) -> Result<(), OwnError<'static>> {
-        let client = &mut self.clients[id];
+        let client = &mut *self.client;
         let before = std::mem::replace(&mut client.identity, identity.clone());
         if !client.counted {
             return Ok(());
         }
-        self.pools.exchange.limits(|limits| limits.client_left(&before));
-        let counts = self.count_client(id, &identity);
+        self.exchange.limits(|limits| limits.client_left(&before));
+        let counts = self.count_client(&identity);
         self.refuse_beyond(counts, &identity)
     }
 
