@@ -4,6 +4,7 @@
 //! mail. They send cancel requests to servers, and close clients that others terminate.
 
 mod ahead;
+pub(crate) mod keys;
 pub mod outcome;
 mod requests;
 mod signal;

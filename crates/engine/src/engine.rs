@@ -13,9 +13,10 @@ use config::{Config, PoolMode};
 use foldhash::fast::RandomState;
 
 use crate::admission::pool::Parked;
+use crate::cancel::keys::Keys;
 use crate::cancel::outcome::Cancel;
 use crate::context::Context;
-use crate::ids::{ClientId, Identity, PoolId, ServerId, WorkerId};
+use crate::ids::{Identity, PoolId, ServerId, WorkerId};
 use crate::login::auth::Credentials;
 use crate::notify::listener::Listener;
 use crate::operator::failures::Failures;
@@ -54,8 +55,7 @@ pub struct Engine<X> {
     pub(crate) transactions: Transactions,
     /// The signs of known texts (`pool_mode = auto`).
     pub(crate) texts: sql::Cache,
-    /// Clients by cancel key, ordered by process id.
-    pub(crate) keys: BTreeMap<u64, ClientId>,
+    pub(crate) keys: Keys,
     pub(crate) cancels: HashMap<u64, Cancel, RandomState>,
     pub(crate) nobody: Arc<Identity>,
     /// Should the next tick look for pools to fill without a client (`min_pool_size`)?
@@ -92,7 +92,7 @@ impl<X: Exchange> Engine<X> {
                 u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8])),
                 TEXTS_MAX,
             ),
-            keys: BTreeMap::new(),
+            keys: Keys::default(),
             cancels: HashMap::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
             warms_pools: true,

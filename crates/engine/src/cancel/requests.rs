@@ -9,7 +9,6 @@ use wire::startup::CancelKey;
 use wire::{cancel_key, frontend};
 
 use crate::cancel::outcome::{Cancel, CancelEnd, CancelOutcome, To};
-use crate::client::{Client, KeyForm};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::lifecycle::leave::Leaving;
@@ -137,25 +136,11 @@ impl<X: Exchange> Engine<X> {
     /// Returns the server that works for the key's client. While a cancel request for it is under
     /// way, another one has no effect.
     fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelOutcome> {
-        let client = self.owner_of(key).ok_or(CancelOutcome::Unknown)?;
+        let client = self.keys.find(key, &self.context).and_then(|id| self.clients.get(id));
+        let client = client.filter(|client| client.has_tag(key, &self.context));
+        let client = client.ok_or(CancelOutcome::Unknown)?;
         let on = client.server.ok_or(CancelOutcome::Idle)?;
         self.servers[on].takes_cancel().map(|()| on)
-    }
-
-    fn owner_of(&self, key: &CancelKey) -> Option<&Client> {
-        let (mut number, tag) = key.number()?;
-        if self.context.config.global.peer_id > 0 {
-            number = cancel_key::fresh(number);
-        }
-        let client = self.clients.get(*self.keys.get(&number)?)?;
-        // A client with a long key cannot be cancelled by guessing a short one.
-        let right = match client.key_form {
-            KeyForm::Long => {
-                tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.context.seed, number, tag))
-            }
-            KeyForm::Short => tag.is_empty(),
-        };
-        right.then_some(client)
     }
 
     /// Ends a request. One for a peer that could not be reached is kept, to be repeated.

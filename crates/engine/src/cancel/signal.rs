@@ -91,7 +91,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let mut found = Found::Nobodys;
-        for id in self.told(process_id) {
+        for id in self.keys.of_process(process_id) {
             found = found.and(self.owner(id).map_or(Found::Nobodys, Found::Of));
         }
         let (worker, client, serial) = requester;
@@ -102,13 +102,6 @@ impl<X: Exchange> Engine<X> {
                 .exchange
                 .post(worker, Mail::ProcessFound { requester: client, serial, found });
         }
-    }
-
-    /// Returns the clients that have this process id, normally at most one.
-    pub(crate) fn told(&self, process_id: u32) -> impl Iterator<Item = ClientId> + '_ {
-        let first = u64::from(process_id) << 32;
-        let keys = self.keys.range(first..=first | u64::from(u32::MAX));
-        keys.map(|(_, id)| *id)
     }
 
     fn owner(&self, id: ClientId) -> Option<Owner> {

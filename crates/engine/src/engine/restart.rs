@@ -156,7 +156,7 @@ impl<X: Exchange> Engine<X> {
         let client = self.clients.remove(id);
         self.sessions.leave(id);
         exported.server = client.server;
-        self.keys.remove(&client.key);
+        self.keys.remove(client.key);
         self.end_listening(id, &client);
         if client.counted {
             self.pools.exchange.limits(|limits| limits.client_left(&client.identity));

@@ -345,7 +345,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let client = self.clients.remove(id);
-        self.keys.remove(&client.key);
+        self.keys.remove(client.key);
         if let Some(watch) = &mut self.watch {
             watch.left(client.serial, None);
         }

@@ -165,7 +165,7 @@ impl<X: Exchange> Engine<X> {
         let client = self.clients.remove(id);
         self.sessions.leave(id);
         if client.key != 0 {
-            self.keys.remove(&client.key);
+            self.keys.remove(client.key);
         }
         if client.counted {
             self.pools.exchange.limits(|limits| limits.client_left(&client.identity));

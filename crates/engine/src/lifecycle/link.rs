@@ -31,9 +31,6 @@ use crate::session::holding::end_hold;
 use crate::shell::{Exchange, Io, OwnQuery};
 use crate::vars::{Present, Slots, TrackedNames, Welcome};
 
-/// Attempts to draw a cancel key with an unused process id.
-const KEYS_TRIED_MAX: usize = 8;
-
 /// Returns a NOTICE of Weir's own.
 pub(crate) fn notice(text: &str) -> ErrorFields {
     ErrorFields::new("NOTICE", "00000", text)
@@ -348,17 +345,12 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let peer = u16::try_from(self.context.config.global.peer_id).unwrap_or(0);
-        let mut key = self.new_key(peer, io);
         let client = &self.clients[id];
-        if peer == 0
-            && let Some(on) = on
-            && (client.replication.is_some() || self.mode_of(on) == PoolMode::Session)
-        {
-            key = (u64::from(self.servers[on].key.pid) << 32) | (key & 0xffff_ffff);
-        }
-        while key == 0 || self.keys.contains_key(&key) {
-            key = (key & !0xffff_ffff) | u64::from((key as u32).wrapping_add(4));
-        }
+        let process_id = on
+            .filter(|_| peer == 0)
+            .filter(|on| client.replication.is_some() || self.mode_of(*on) == PoolMode::Session)
+            .map(|on| self.servers[on].key.pid);
+        let key = self.keys.draw(peer, process_id, io);
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         let news = &self.context.config.global.login_notify_message;
@@ -384,26 +376,6 @@ impl<X: Exchange> Engine<X> {
         io.send_client(id, &out);
         self.scratch = out;
         self.keys.insert(key, id);
-    }
-
-    /// Draws a cancel key whose process id no other client of this worker has, if possible. With
-    /// peers there are few process ids.
-    fn new_key(&self, peer: u16, io: &mut impl Io<X>) -> u64 {
-        let mut key = 0;
-        for _ in 0..KEYS_TRIED_MAX {
-            let mut random = [0; 8];
-            io.random(&mut random);
-            key = u64::from_be_bytes(random) & 0x7fff_ffff_ffff_ffff;
-            // With peers a key names its process, which leaves no room for a server's process id.
-            if peer > 0 {
-                key = cancel_key::of_peer(key, peer);
-            }
-            key = cancel_key::of_no_process(key);
-            if self.told((key >> 32) as u32).next().is_none() {
-                break;
-            }
-        }
-        key
     }
 
     /// Sends a simple Query of Weir's own on a server that owes no reply. The client does not see
