@@ -2,19 +2,19 @@
 //!
 //! `events` receives the events of the shell and passes each to one machine. `work` has the queue
 //! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers,
-//! `orders` carries out an operator's orders, `look` reads the connections for an operator and the
-//! shell, `invariants` checks them in tests. `tables` has the clients and the servers, `views`
-//! caches the pools. The machines are in the folders beside this one.
+//! `orders` carries out an operator's orders, `cancels` carries out cancel requests and signals,
+//! `look` reads the connections for an operator and the shell, `invariants` checks them in tests.
+//! `tables` has the clients and the servers, `views` caches the pools. The machines are in the
+//! folders beside this one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use config::{Config, PoolMode};
-use foldhash::fast::RandomState;
 
 use crate::admission::pool::Parked;
 use crate::cancel::keys::Keys;
-use crate::cancel::outcome::Cancel;
+use crate::cancel::requests::Cancels;
 use crate::context::Context;
 use crate::ids::{Identity, PoolId, ServerId, WorkerId};
 use crate::login::auth::Credentials;
@@ -25,6 +25,7 @@ use crate::routing::Sessions;
 use crate::shell::{Exchange, Io};
 use crate::watch::Watch;
 
+mod cancels;
 mod events;
 mod invariants;
 mod login;
@@ -56,7 +57,7 @@ pub struct Engine<X> {
     /// The signs of known texts (`pool_mode = auto`).
     pub(crate) texts: sql::Cache,
     pub(crate) keys: Keys,
-    pub(crate) cancels: HashMap<u64, Cancel, RandomState>,
+    pub(crate) cancels: Cancels,
     pub(crate) nobody: Arc<Identity>,
     /// Should the next tick look for pools to fill without a client (`min_pool_size`)?
     pub(crate) warms_pools: bool,
@@ -93,7 +94,7 @@ impl<X: Exchange> Engine<X> {
                 TEXTS_MAX,
             ),
             keys: Keys::default(),
-            cancels: HashMap::default(),
+            cancels: Cancels::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
             warms_pools: true,
             listeners: BTreeMap::new(),

@@ -10,8 +10,7 @@ use wire::{HEADER_LEN, Header, frontend};
 
 use crate::cancel::signaling::Call;
 use crate::client::{Client, ClientPhase};
-use crate::engine::Engine;
-use crate::ids::Micros;
+use crate::ids::{ClientId, Micros};
 use crate::relay::requests::call_of;
 use crate::shell::{Exchange, Io};
 
@@ -20,14 +19,14 @@ const LOOK_AFTER: Micros = 100_000;
 /// The number of bytes that are examined: such a call is short.
 const LOOKED_LEN_MAX: usize = 1_024;
 
-impl<X: Exchange> Engine<X> {
-    /// Examines the bytes of each client that has waited long enough, once per wait.
-    pub(crate) fn look_ahead(&mut self, io: &mut impl Io<X>) {
-        let is_due = |client: &Client| match *client.phase {
+impl Client {
+    /// Has it waited long enough for its bytes to be examined, once per wait?
+    pub(crate) fn may_look_ahead(&self, now: Micros) -> bool {
+        match *self.phase {
             ClientPhase::Waiting(waiter) => {
-                client.is_welcomed()
-                    && !client.while_waiting.looked_at
-                    && io.now().saturating_sub(waiter.since) >= LOOK_AFTER
+                self.is_welcomed()
+                    && !self.while_waiting.looked_at
+                    && now.saturating_sub(waiter.since) >= LOOK_AFTER
             }
             ClientPhase::Login(_)
             | ClientPhase::Idle
@@ -35,27 +34,28 @@ impl<X: Exchange> Engine<X> {
             | ClientPhase::Linked
             | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => false,
-        };
-        for id in self.clients.ids_where(is_due) {
-            // An earlier client in this loop may have terminated this one.
-            let Some(client) = self.clients.get_mut(id) else { continue };
-            client.while_waiting.looked_at = true;
-            let is_between = client.stream.remaining == 0;
-            let is_auto = client.pool.is_some_and(|pool| self.pools.settings(pool).is_auto());
-            if !is_between || !is_auto {
-                continue;
-            }
-            let mut bytes = self.clients[id].stream.held.to_vec();
-            let held = bytes.len().min(LOOKED_LEN_MAX);
-            bytes.resize(LOOKED_LEN_MAX, 0);
-            let there = bytes.get_mut(held..).map_or(0, |rest| io.peek_client(id, rest));
-            bytes.truncate(held + there);
-            let client = &self.clients[id];
-            let call = first_call(client, &bytes);
-            if let Some(call) = call.filter(|call| call.process_id != client.process_id()) {
-                self.find_process(id, call, io);
-            }
         }
+    }
+
+    /// Examines its bytes. Returns the signal for another client that they begin with. `is_auto`:
+    /// its pool's mode is.
+    pub(crate) fn look_ahead<X: Exchange>(
+        &mut self,
+        id: ClientId,
+        is_auto: bool,
+        io: &mut impl Io<X>,
+    ) -> Option<Call> {
+        self.while_waiting.looked_at = true;
+        let is_between = self.stream.remaining == 0;
+        if !is_between || !is_auto {
+            return None;
+        }
+        let mut bytes = self.stream.held.to_vec();
+        let held = bytes.len().min(LOOKED_LEN_MAX);
+        bytes.resize(LOOKED_LEN_MAX, 0);
+        let there = bytes.get_mut(held..).map_or(0, |rest| io.peek_client(id, rest));
+        bytes.truncate(held + there);
+        first_call(self, &bytes).filter(|call| call.process_id != self.process_id())
     }
 }
 

@@ -1,35 +1,10 @@
-//! A cancel request under way, and its outcome: plain data.
+//! The outcome of a cancel request: plain data.
 
-use wire::startup::CancelKey;
+use crate::ids::{ClientId, WorkerId};
 
-use crate::ids::{ClientId, Micros, ServerId, WorkerId};
-
-/// A cancel request on its way to PostgreSQL or to a peer.
-#[derive(Debug)]
-pub(crate) struct Cancel {
-    pub to: To,
-    /// The client that waits for the request to end; None if the server's own client was lost.
-    pub requester: Option<(WorkerId, ClientId, u64)>,
-    /// When it is tried again, if the peer could not be reached.
-    pub again_at: Option<Micros>,
-}
-
-/// The destination of a cancel request.
-#[derive(Debug)]
-pub(crate) enum To {
-    /// To the server in this slot, if its serial number still is the same.
-    Server(ServerId, u64),
-    /// To this peer, with the key from the client's request.
-    Peer(u32, CancelKey),
-    /// To the other process of an online restart.
-    Process,
-}
-
-impl Cancel {
-    pub(crate) fn new(to: To, requester: Option<(WorkerId, ClientId, u64)>) -> Self {
-        Self { to, requester, again_at: None }
-    }
-}
+/// The client that has sent a cancel request or a signal: its worker, its slot, and its serial
+/// number, which distinguishes it from later clients in the slot.
+pub(crate) type Requester = (WorkerId, ClientId, u64);
 
 /// The result of forwarding a cancel request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn read_mail(&mut self, mail: Mail<X::Transport>, io: &mut impl Io<X>) {
-        let now = io.now();
+        let (now, worker) = (io.now(), self.context.worker);
         match mail {
             Mail::Server { waiter, server } => {
                 let id = self.attach(server, io);
@@ -59,15 +59,15 @@ impl<X: Exchange> Engine<X> {
                     self.open_server(pool, io);
                 }
             }
-            Mail::Cancel { key, requester } => self.cancel_asked(key, requester, io),
+            Mail::Cancel { key, requester } => self.cancel_asked(&key, requester, io),
             Mail::CancelDone { requester, serial, outcome } => {
-                self.cancel_answered(requester, serial, outcome, io)
+                self.answer_cancel((worker, requester, serial), outcome, io);
             }
             Mail::FindProcess { process_id, requester } => {
                 self.process_asked(process_id, requester, io);
             }
             Mail::ProcessFound { requester, serial, found } => {
-                self.process_found(requester, serial, found, io);
+                self.process_found((worker, requester, serial), found, io);
             }
             Mail::Signal { client, serial, terminates, requester } => {
                 self.signal_asked((client, serial), terminates, requester, io);

@@ -11,7 +11,7 @@ use crate::admission::one_pool::OnePool;
 use crate::admission::pool::{Gate, Pool};
 use crate::admission::view::PoolView;
 use crate::context::Context;
-use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId};
+use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId, WorkerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::server_secret::ServerSecret;
 use crate::operator::stats::Stats;
@@ -21,7 +21,7 @@ use crate::routing::stays::share;
 use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{Drain, Event, Exchange, Io, Weight};
+use crate::shell::{Drain, Event, Exchange, Io, Mail, Weight};
 
 #[derive(Debug)]
 pub(crate) struct Pools<X> {
@@ -72,6 +72,15 @@ impl<X: Exchange> Pools<X> {
                 role_changes: pool.role_changes(),
             })
         })
+    }
+
+    /// Sends mail to all workers but this one.
+    pub(crate) fn post_to_others(&mut self, own: WorkerId, mail: impl Fn() -> Mail<X::Transport>) {
+        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+            if worker != own {
+                self.exchange.post(worker, mail());
+            }
+        }
     }
 
     /// Returns a pool that this worker may use.

@@ -223,7 +223,7 @@ impl<X: Exchange> Engine<X> {
                     server.doubt_settings();
                 }
                 if cancels && renews && !server.ledger.owes_nothing() {
-                    self.cancel_lost(on, io);
+                    self.send_cancel(on, None, io);
                 }
             }
             // The server was opened for this client.
@@ -241,7 +241,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 server.phase.finish();
                 server.times.asked_at = io.now();
-                self.cancel_lost(on, io);
+                self.send_cancel(on, None, io);
             }
             ServerPhase::Parked
             | ServerPhase::Preparing(_)
