@@ -5,6 +5,7 @@
 //! the rules: each function has one client, one server or both, and returns what follows.
 
 mod ahead;
+pub(crate) mod call;
 pub(crate) mod keys;
 pub mod outcome;
 pub(crate) mod requests;

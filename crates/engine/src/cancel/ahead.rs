@@ -8,10 +8,10 @@
 use wire::messages::{Parse, bind_names};
 use wire::{HEADER_LEN, Header, frontend};
 
+use crate::cancel::call::call_of;
 use crate::cancel::signaling::Call;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros};
-use crate::relay::requests::call_of;
 use crate::shell::{Exchange, Io};
 
 /// The time that a client waits before its bytes are examined, in microseconds.

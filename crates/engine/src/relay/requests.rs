@@ -46,7 +46,6 @@ mod turns;
 use input::Input;
 use keeping::Keeping;
 use restoring::{Due, Preface};
-pub(crate) use signals::call_of;
 use texts::Texts;
 use turns::keep_pace;
 
