@@ -6,7 +6,7 @@
 
 pub mod auth;
 pub(crate) mod auth_answer;
-mod auth_query;
+pub(crate) mod auth_query;
 mod certificate;
 mod checks;
 pub(crate) mod console;

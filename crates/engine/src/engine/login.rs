@@ -1,16 +1,29 @@
 //! Clients that log in: what follows from the steps of their logins.
 
 use config::AccessPolicy;
+use wire::error_fields::ErrorFields;
 
 use super::Engine;
-use crate::ids::{ClientId, Identity, PoolId};
-use crate::lifecycle::leave::Leaving;
+use crate::admission::pool::{Grant, Pool};
+use crate::engine::work::Work;
+use crate::ids::{ClientId, Identity, PoolId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::{CONFIG_ERROR, Leaving};
+use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
+use crate::login::auth::{Asking, LoginStep};
+use crate::login::auth_answer::Found;
+use crate::login::auth_query::FAILING;
 use crate::login::console;
 use crate::login::console::is_console;
 use crate::login::door::{Door, Step, log_login_failed, no_database, not_allowed};
 use crate::login::prove::is_superuser;
+use crate::login::question::Question;
 use crate::login::steps::may_enter;
+use crate::own_error::{Cause, OwnError};
+use crate::routing::Place;
+use crate::server::{Preparation, ServerPurpose};
+use crate::settings::PoolKey;
 use crate::shell::{ConsoleLogin, Exchange, Io};
 use crate::values::Values;
 
@@ -136,5 +149,254 @@ impl<X: Exchange> Engine<X> {
             connected_at: io.now(),
         };
         io.hand_to_console(id, login);
+    }
+}
+
+/// Logins that need a server: to ask about the user, or to prove the password.
+impl<X: Exchange> Engine<X> {
+    /// Asks PostgreSQL about the client's user.
+    pub(crate) fn ask_about_user(&mut self, id: ClientId, question: Question, io: &mut impl Io<X>) {
+        let Question { auth_user, database, shown, query } = question;
+        let entry = database.as_deref().and_then(|name| self.context.config.database(name));
+        let Some(entry) = entry else { return self.disconnect(id, CONFIG_ERROR, io) };
+        let key = PoolKey { database: entry.name.clone(), user: auth_user, place: Place::Writer };
+        let pool = self.pools.of_key(&self.context, &entry, &key);
+        if self.pools.exchange.pool(pool, |pool| pool.disabled) {
+            let why = format!("authentication database \"{shown}\" is disabled");
+            return self.disconnect(id, OwnError::new(Cause::DisabledDatabase, why), io);
+        }
+        let pool = self.pools.without_primary(&self.context, pool).unwrap_or(pool);
+        let asking = Asking { pool, query: query.into(), waiter: None };
+        self.clients[id].login_mut().step = LoginStep::Asking(asking);
+        self.request_for_login(id, pool, io);
+    }
+
+    /// Requests a server for a login, which may have to wait.
+    fn request_for_login(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let (now, worker) = (io.now(), self.context.worker);
+        match self.pools.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
+            Grant::Server(server) => {
+                let on = self.attach(server, io);
+                match self.clients[id].asks() {
+                    true => self.ask_on(id, on, io),
+                    false => self.prove_soon(id, on),
+                }
+            }
+            Grant::Queued { ticket, open } => {
+                self.clients[id].login_mut().queue(id, ticket, now);
+                if open {
+                    self.open_server(pool, io);
+                }
+            }
+            Grant::Refused(error) => {
+                let names_user = |pool: &mut Pool<_>| {
+                    pool.failure.as_ref().is_some_and(|failure| failure.names_user)
+                };
+                let asks = self.clients[id].asks();
+                match asks && self.pools.exchange.pool(pool, names_user) {
+                    true => {
+                        self.disconnect(id, OwnError::new(Cause::ServerUnreachable, FAILING), io);
+                    }
+                    false => self.refuse_client(id, &error, io),
+                }
+            }
+            Grant::Closed(reason) => self.disconnect(id, reason, io),
+        }
+    }
+
+    /// Asks on this server. Settings that a client has left on it are undone first.
+    pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let now = io.now();
+        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
+        let LoginStep::Asking(asking) = &mut client.login_mut().step else { return };
+        let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
+        pair::link(id, client, on, server);
+        self.pools.view(server.pool).assigned(now.saturating_sub(since));
+        match server.way_to_login_values(&self.context.names) {
+            Some(sql) => {
+                server.phase.prepare(Preparation::Restore);
+                self.send_own_query(on, &sql, io);
+            }
+            None => self.send_question(id, on, io),
+        }
+    }
+
+    /// Continues after the server was asked to undo the settings.
+    pub(crate) fn restored(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let server = &mut self.servers[on];
+        let Some(id) = server.client else { return };
+        match server.own_error.take() {
+            None => {
+                server.has_login_values();
+                self.send_question(id, on, io);
+            }
+            Some(_) => self.answered(on, Err("invalid server parameter".into()), io),
+        }
+    }
+
+    fn send_question(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let Some((out, steps)) = self.clients[id].login_mut().question() else { return };
+        self.servers[on].begin_question(io.now());
+        self.ask(on, &steps, 0, &out, io);
+    }
+
+    /// Ends the question. The server is released first, so the client may find it in the pool.
+    pub(crate) fn answered(
+        &mut self,
+        on: ServerId,
+        answer: Result<Option<Found>, String>,
+        io: &mut impl Io<X>,
+    ) {
+        let server = &mut self.servers[on];
+        let Some(id) = server.client else { return };
+        pair::part(&mut self.clients[id], server);
+        match &answer {
+            Ok(_) => self.free(on, io),
+            Err(why) => self.close_server(on, CloseReason::Text(why), io),
+        }
+        match answer {
+            Err(_) => self.disconnect(id, CONFIG_ERROR, io),
+            Ok(None) => {
+                log_login_failed(id, self.clients[id].login_mut(), io);
+                self.disconnect(id, OwnError::new(Cause::Password, "no such user"), io);
+            }
+            Ok(Some(found)) => {
+                let step = self.door(id).found(found, io);
+                self.after_login(id, step, io);
+            }
+        }
+    }
+
+    /// Deals with the loss of the server that the query ran on. A server that was idle may have
+    /// been lost earlier, so Weir tries again. With a fresh one it would probably fail again.
+    pub(crate) fn ask_again(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        was_idle: bool,
+        io: &mut impl Io<X>,
+    ) {
+        match was_idle {
+            true => self.request_for_login(id, pool, io),
+            false => self.disconnect(id, CONFIG_ERROR, io),
+        }
+    }
+
+    /// Checks the client's password.
+    pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) {
+        let login = self.clients[id].login_mut();
+        let requested = login.requested.clone();
+        let config = self.context.config.clone();
+        let database = match is_console(&self.context.config, &requested.database) {
+            true => config.proof_database(),
+            false => &requested.database,
+        };
+        let Some(pool) = self.pools.find(&self.context, database, &requested.user) else {
+            let why = no_database(database);
+            return self.disconnect(id, why, io);
+        };
+        if self.pools.one(pool).is_proven(password) {
+            return match self.clients[id].wants_console(&self.context.config) {
+                true => self.prove_again(id, pool, password, io),
+                false => self.authenticated(id, io),
+            };
+        }
+        self.clients[id].login_mut().begin_proof(pool, password);
+        if self.pools.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
+            self.connect_proof(id, io);
+        } else {
+            self.request_for_login(id, pool, io);
+        }
+    }
+
+    /// Checks a password once more that was right before. An idle server gives up its place, so that
+    /// logins to the console do not fill the pool. If there is no place now, the earlier answer of
+    /// PostgreSQL counts: an operator needs the console most while the pool is full or paused.
+    fn prove_again(&mut self, id: ClientId, pool: PoolId, password: &[u8], io: &mut impl Io<X>) {
+        let worker = self.context.worker;
+        if let Some(idle) = self.pools.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
+            self.clients[id].login_mut().begin_proof(pool, password);
+            let on = self.attach(idle, io);
+            self.prove_soon(id, on);
+        } else if self.pools.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
+            self.clients[id].login_mut().begin_proof(pool, password);
+            self.connect_proof(id, io);
+        } else {
+            self.authenticated(id, io);
+        }
+    }
+
+    fn prove_soon(&mut self, id: ClientId, on: ServerId) {
+        let serial = self.servers[on].serial;
+        self.work.push_back(Work::Prove { server: on, serial, client: id });
+    }
+
+    /// Continues with the server that the client got in its turn. If the same password was proven
+    /// meanwhile, the server is placed again. Otherwise the login replaces it.
+    pub(crate) fn prove_by(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let LoginStep::Proving(proving) = &mut self.clients[id].login_mut().step else { return };
+        proving.waiter = None;
+        let (pool, password) = (proving.pool, proving.password.clone());
+        if !self.clients[id].wants_console(&self.context.config)
+            && self.pools.one(pool).is_proven(&password)
+        {
+            self.servers[on].phase.unpark();
+            // The server is placed first, so the client may find it in the pool.
+            self.place(on, io);
+            io.resume_client(id);
+            return self.authenticated(id, io);
+        }
+        let purpose = ServerPurpose::Proof { client: id, password };
+        self.replace_server(on, CloseReason::Evicted, purpose, io);
+    }
+
+    /// Opens the login, whose place and seat are taken.
+    fn connect_proof(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        let Some((pool, password)) = self.clients[id].login_mut().take_proof() else { return };
+        let purpose = ServerPurpose::Proof { client: id, password };
+        self.connect_server(pool, Some(purpose), io);
+    }
+
+    /// Opens the login of the client that has waited longest. A place and a seat are taken.
+    pub(crate) fn connect_prover(&mut self, id: PoolId, io: &mut impl Io<X>) {
+        let worker = self.context.worker;
+        // The first client may have left the queue while the seat was searched for.
+        let first = self.pools.exchange.pool(id, |pool| {
+            let waiter = pool.oldest_waiter(worker)?;
+            pool.forget(worker, waiter.ticket);
+            Some(waiter.client)
+        });
+        let Some(client) = first else {
+            self.pools.opening_ended();
+            self.pools.one(id).vacate(io.now());
+            self.pools.one(id).pass_proof_on();
+            return self.feed(io);
+        };
+        self.connect_proof(client, io);
+    }
+
+    /// The server that was opened for it has proven the client's password.
+    pub(crate) fn proven(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        match self.clients[id].wants_console(&self.context.config) {
+            true => self.authenticated(id, io),
+            false => self.enter_pool(id, pool, io),
+        }
+    }
+
+    /// The login that should prove the client's password has failed.
+    pub(crate) fn not_proven(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        password: &[u8],
+        error: &ErrorFields,
+        io: &mut impl Io<X>,
+    ) {
+        let is_right = self.pools.one(pool).outlives(password, error);
+        if is_right && self.clients[id].wants_console(&self.context.config) {
+            let serial = self.clients[id].serial;
+            return self.work.push_back(Work::Admit { client: id, serial });
+        }
+        self.refuse_client(id, error, io);
     }
 }

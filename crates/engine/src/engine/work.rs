@@ -127,7 +127,7 @@ impl<X: Exchange> Engine<X> {
             Work::Admit { client, serial } => {
                 let found = self.clients.get(client);
                 if found.is_some_and(|found| found.serial == serial) {
-                    self.admit(client, io);
+                    self.authenticated(client, io);
                 }
             }
             // `Engine::refused` disconnects a client, and may close its server, too.

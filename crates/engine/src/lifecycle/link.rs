@@ -250,7 +250,10 @@ impl<X: Exchange> Engine<X> {
             Preparation::Hear => self.prepare(id, on, io),
             Preparation::TellPrincipal(_) => return,
             Preparation::Restore => return self.restored(on, io),
-            Preparation::Ask(_) => return self.answered(on, io),
+            Preparation::Ask(_) => {
+                let answer = self.servers[on].take_answer();
+                return self.answered(on, answer, io);
+            }
             // Nothing was asked, so the message itself does not matter. The cancel request may be
             // over now.
             Preparation::AwaitCancel if server.cancel.is_some() => return,

@@ -6,15 +6,14 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-use foldhash::fast::RandomState;
-
-use config::hba::{self, CertName, IdentMap, Visitor};
+use config::hba::{CertName, IdentMap, Visitor};
 use config::ldap::LdapOptions;
-use config::{AccessPolicy, AuthType, Config};
+use config::{AccessPolicy, AuthType, Config, hba};
+use foldhash::fast::RandomState;
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::secret::Secret;
 
-use crate::ids::{Identity, Micros, PoolId, Waiter};
+use crate::ids::{ClientId, Identity, Micros, PoolId, Waiter};
 use crate::lifecycle::replication::Replication;
 use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
@@ -252,9 +251,35 @@ impl Login {
         }
     }
 
+    /// The client waits in its pool's queue, for a server to ask or for room to prove its password.
+    pub(crate) fn queue(&mut self, client: ClientId, ticket: u64, now: Micros) {
+        let (pool, waiter) = match &mut self.step {
+            LoginStep::Asking(asking) => (asking.pool, &mut asking.waiter),
+            LoginStep::Proving(proving) => (proving.pool, &mut proving.waiter),
+            LoginStep::ExpectStartup
+            | LoginStep::ExpectCleartext
+            | LoginStep::ExpectJudged(_)
+            | LoginStep::ExpectMd5 { .. }
+            | LoginStep::ExpectSaslInitial(_)
+            | LoginStep::ExpectSaslResponse(_)
+            | LoginStep::Checking(_)
+            | LoginStep::Trial
+            | LoginStep::PrincipalCheck => return,
+        };
+        let since = waiter.map_or(now, |waiter| waiter.since);
+        *waiter = Some(Waiter { client, pool, ticket, since });
+    }
+
     /// Is it the user that runs Weir, who may use the console?
     pub(crate) fn runs_weir(&self) -> bool {
         self.peer.same_user && self.requested.user == "pgbouncer"
+    }
+
+    /// Takes the password that a login to PostgreSQL is to prove, and the pool for it.
+    pub(crate) fn take_proof(&mut self) -> Option<(PoolId, Vec<u8>)> {
+        let LoginStep::Proving(proving) = &mut self.step else { return None };
+        proving.waiter = None;
+        Some((proving.pool, std::mem::take(&mut proving.password)))
     }
 
     /// Begins to wait until a server proves this password.

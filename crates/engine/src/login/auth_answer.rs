@@ -2,7 +2,6 @@
 //!
 //! As in PgBouncer, the query returns two columns, a user's name and its secret. Of several rows
 //! the last one counts.
-//! counts. All of that is PgBouncer's rule.
 
 use wire::backend;
 use wire::error_fields::ErrorFields;
