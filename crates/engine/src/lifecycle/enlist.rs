@@ -45,7 +45,7 @@ impl<X: Exchange> Engine<X> {
         let set = format!("SELECT pg_catalog.set_config('{TICKET}','{ticket}',false)");
         let set = ahead.marked(set.as_bytes());
         session.way_back = WayBack::Ticket(ticket);
-        self.send_own_queries(id, [FORGET, &set].into_iter(), io);
+        server.send_own_queries(id, [FORGET, &set].into_iter(), &mut self.context, io);
     }
 
     /// The backend has its ticket, and comes to the lobby now.

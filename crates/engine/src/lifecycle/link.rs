@@ -14,6 +14,7 @@ use wire::{backend, cancel_key, frontend};
 
 use crate::admission::pool::{Grant, role_changes};
 use crate::client::{Client, ClientPhase, KeyForm, StatementNames};
+use crate::context::Context;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::ahead::may_go_ahead;
@@ -381,33 +382,9 @@ impl<X: Exchange> Engine<X> {
         self.keys.insert(key, id);
     }
 
-    /// Sends a simple Query of Weir's own on a server that owes no reply. The client does not see
-    /// the replies.
+    /// Has the server run one query of Weir's own.
     pub(crate) fn send_own_query(&mut self, on: ServerId, sql: &[u8], io: &mut impl Io<X>) {
-        self.send_own_queries(on, std::iter::once(sql), io);
-    }
-
-    /// Sends several such queries, each of which may fail alone.
-    pub(crate) fn send_own_queries<'a>(
-        &mut self,
-        on: ServerId,
-        texts: impl Iterator<Item = &'a [u8]>,
-        io: &mut impl Io<X>,
-    ) {
-        let server = &mut self.servers[on];
-        debug_assert!(server.is_clean(), "a message of ours into a client's conversation");
-        let mut messages = Vec::new();
-        for sql in texts {
-            frontend::query(&mut messages, sql);
-            self.context.serial += 1;
-            let mut entry = Entry::new(Expect::Query, Verb::Internal);
-            entry.serial = self.context.serial;
-            server.ledger.owe(entry);
-        }
-        server.own_error = None;
-        server.times.asked_at = io.now();
-        server.unnamed = 0;
-        io.send_server(on, &messages);
+        self.servers[on].send_own_queries(on, [sql].into_iter(), &mut self.context, io);
     }
 
     /// Takes the server back from its client.
@@ -548,6 +525,31 @@ impl<X: Exchange> Engine<X> {
             return self.close_server(on, CloseReason::LifetimeOver, io);
         }
         self.place(on, io);
+    }
+}
+
+impl Server {
+    /// Sends simple Queries of Weir's own. Each may fail alone. The server owes no reply, and its
+    /// client does not see the replies.
+    pub(crate) fn send_own_queries<'a, X: Exchange>(
+        &mut self,
+        on: ServerId,
+        texts: impl Iterator<Item = &'a [u8]>,
+        context: &mut Context,
+        io: &mut impl Io<X>,
+    ) {
+        debug_assert!(self.is_clean(), "a message of ours into a client's conversation");
+        let mut messages = Vec::new();
+        for sql in texts {
+            frontend::query(&mut messages, sql);
+            let mut entry = Entry::new(Expect::Query, Verb::Internal);
+            entry.serial = context.next_serial();
+            self.ledger.owe(entry);
+        }
+        self.own_error = None;
+        self.times.asked_at = io.now();
+        self.unnamed = 0;
+        io.send_server(on, &messages);
     }
 }
 

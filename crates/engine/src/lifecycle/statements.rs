@@ -35,8 +35,10 @@ impl<X: Exchange> Engine<X> {
         if missing.peek().is_none() {
             return self.ready(id, on, io);
         }
-        self.servers[on].phase.prepare(Preparation::Statements);
-        self.send_own_queries(on, missing.map(|one| &*one.value), io);
+        let server = &mut self.servers[on];
+        server.phase.prepare(Preparation::Statements);
+        let missing = missing.map(|one| &*one.value);
+        server.send_own_queries(on, missing, &mut self.context, io);
         Readable::NotYet
     }
 

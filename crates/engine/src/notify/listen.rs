@@ -135,7 +135,7 @@ impl<X: Exchange> Engine<X> {
         self.servers[on].phase.ask(Preparation::HandOver);
         // Both are sent together, so a notification in between comes before the mark or is dropped.
         let texts = [&begin[..], b"UNLISTEN *"];
-        self.send_own_queries(on, texts.into_iter(), io);
+        self.servers[on].send_own_queries(on, texts.into_iter(), &mut self.context, io);
         true
     }
 
