@@ -28,6 +28,7 @@ use crate::watch::Watch;
 mod cancels;
 mod events;
 mod invariants;
+mod listeners;
 mod login;
 mod look;
 mod mail;

@@ -4,6 +4,7 @@ use crate::admission::pool::Grant;
 use crate::engine::Engine;
 use crate::ids::{ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::notify::listen::listens_to;
 use crate::server::Server;
 use crate::shell::{Exchange, Io, Mail};
 
@@ -77,11 +78,18 @@ impl<X: Exchange> Engine<X> {
                 self.unsubscribe(pool, who, &channels, io);
             }
             Mail::Listening { client, serial, request, mark, again } => {
-                self.listening_begun((client, serial), request, mark, again, io);
+                let to = [(client, serial)];
+                self.tell_each(&to, |own, io| own.begun(request, &mark, again, io), io);
             }
-            Mail::Notified { to, body } => self.notified(&to, &body, io),
-            Mail::Unheard { pool, how } => self.unheard(pool, how),
-            Mail::Deaf { to } => self.deaf(&to, io),
+            Mail::Notified { to, body } => {
+                self.tell_each(&to, |own, io| own.notified(&body, io), io);
+            }
+            Mail::Unheard { pool, how } => {
+                for id in self.clients.ids_where(|client| listens_to(client, pool)) {
+                    self.channels(id).unheard(how);
+                }
+            }
+            Mail::Deaf { to } => self.tell_each(&to, |own, io| own.deaf(io), io),
             Mail::Attend { pool } => self.attend_more(pool, io),
             Mail::BackendCame { server, serial } => self.backend_came(server, serial, io),
             Mail::LobbyTried { pool } => self.trial_over(pool),

@@ -22,6 +22,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
 use crate::login::auth::{Login, Peer};
+use crate::notify::listen::{Unread, end_listening};
 use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::probe::Left;
 use crate::session::text_history::CustomsRecord;
@@ -157,7 +158,7 @@ impl<X: Exchange> Engine<X> {
         self.sessions.leave(id);
         exported.server = client.server;
         self.keys.remove(client.key);
-        self.end_listening(id, &client);
+        end_listening(self.context.worker, id, &client, &mut self.pools.exchange);
         if client.counted {
             self.pools.exchange.limits(|limits| limits.client_left(&client.identity));
         }
@@ -404,7 +405,7 @@ impl<X: Exchange> Engine<X> {
         pair::link(id, client, on, server);
         client.phase.prepare(Waiter::served(id, pool, now));
         // The listener cannot have the others, so the client keeps its server for them.
-        self.take_channels(id, on, left);
+        self.channels(id).take(left);
         true
     }
 
@@ -416,7 +417,10 @@ impl<X: Exchange> Engine<X> {
         clients.retain(|id| self.clients.contains(*id));
         for id in clients.iter().copied() {
             if !self.clients[id].vars.channels.is_empty() {
-                self.listen_again(id, io);
+                let told = self.channels(id).listen_again(io);
+                if let Err(Unread) = told {
+                    self.disconnect(id, Unread::WHY, io);
+                }
             }
         }
         for id in clients.iter().copied() {

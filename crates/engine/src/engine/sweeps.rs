@@ -71,7 +71,7 @@ impl<X: Exchange> Engine<X> {
         });
         let client = &mut self.clients[id];
         (client.pool, client.role_changes) = (Some(new), role_changes);
-        self.move_listening(id, new);
+        self.channels(id).move_to(new);
         Some(new)
     }
 

@@ -46,7 +46,7 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
         self.review_listeners(io);
         self.tend_listeners(io);
-        self.pass_channels_on(io);
+        self.pass_channels(io);
         self.finish(io);
         self.tend_attending(io);
         self.finish(io);

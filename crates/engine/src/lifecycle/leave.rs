@@ -17,6 +17,7 @@ use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
+use crate::notify::listen::end_listening;
 use crate::operator::failures::ServerFailure;
 use crate::operator::transactions::Transactions;
 use crate::operator::waits::WaitDetail;
@@ -175,7 +176,7 @@ impl<X: Exchange> Engine<X> {
             watch.left(client.serial, client.server);
         }
         if client.session.is_some() {
-            self.end_listening(id, &client);
+            end_listening(self.context.worker, id, &client, &mut self.pools.exchange);
         }
         if let Some(pool) = client.pool {
             self.pools.exchange.pool(pool, |pool| pool.clients -= 1);

@@ -213,7 +213,7 @@ impl<X: Exchange> Engine<X> {
         client.end_request();
         // The rest of a half-sent message.
         client.stream.dropping |= client.stream.remaining > 0;
-        self.recover_channels(id);
+        self.channels(id).recover();
     }
 
     fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {

@@ -16,7 +16,6 @@
 //! always correct.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::preparation::Readable;
 use std::sync::Arc;
 
 use wire::backend;
@@ -25,7 +24,7 @@ use wire::messages::NotificationResponse;
 
 use crate::admission::pool::Gate;
 use crate::client::{Client, ClientPhase};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter, WorkerId};
 use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Subscriber, Subscription, token};
@@ -39,38 +38,78 @@ use crate::vars::{CLIENT_ENCODING, quote_literal};
 
 const GAP: &str = "notifications may have been lost: Weir's listening connection was interrupted";
 const DEAF: &str = "notifications do not arrive: Weir has no listening connection";
-const UNREAD: &str = "too many unread notifications";
 
 /// The pause after a failed hand-over, unless the client sends something.
 const RETRY: Micros = 60_000_000;
 
-impl<X: Exchange> Engine<X> {
+/// One client's channels, and what is needed to move them.
+#[derive(Debug)]
+pub(crate) struct Channels<'a, X> {
+    pub(crate) id: ClientId,
+    pub(crate) client: &'a mut Client,
+    /// The client's server, if it has one.
+    pub(crate) server: Option<(ServerId, &'a mut Server)>,
+    pub(crate) context: &'a mut Context,
+    pub(crate) exchange: &'a mut X,
+}
+
+/// The client does not read its notifications, and must be disconnected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unread;
+
+impl Unread {
+    /// The reason for the client and the log.
+    pub(crate) const WHY: &str = "too many unread notifications";
+}
+
+/// The result of an attempt to move the channels of a client that keeps its server for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passing {
+    /// The listener takes over.
+    Begun,
+    /// The client keeps its server.
+    Waits,
+    /// The client loses its server, since its pool is paused. The next listener hears for it.
+    Paused,
+}
+
+/// The end of a take-over, for which the server was told to send the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handed {
+    /// The client goes on with its server.
+    Nothing,
+    /// The server did not send the mark, and its settings are to be made again.
+    Again,
+    /// The listener has taken over. The client needs its server no more.
+    Over,
+}
+
+impl<X: Exchange> Channels<'_, X> {
     /// Updates the channels that the client's server listens to. Returns true if some of them must
     /// stay on the server: the listener does not have them yet, or cannot listen for this client.
-    pub(crate) fn hears_on(&mut self, id: ClientId, there: &Carried) -> bool {
-        let moves = self.follow_channels(id);
-        moves || there.without(&self.clients[id].vars.channels).next().is_some()
+    pub(crate) fn hears_on(&mut self, there: &Carried) -> bool {
+        let moves = self.follow();
+        moves || there.without(&self.client.vars.channels).next().is_some()
     }
 
     /// Takes the channels over, and nothing else of the session.
-    pub(crate) fn take_channels(&mut self, id: ClientId, on: ServerId, left: &Left) {
-        let Some(there) = &left.channels else { return };
-        let channels = portable_channels(&self.clients[id], &self.servers[on], there, left.pins);
-        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
-        for vars in [&mut client.vars, &mut server.vars] {
+    pub(crate) fn take(&mut self, left: &Left) {
+        let (Some(there), Some((_, server))) = (&left.channels, &mut self.server) else { return };
+        let channels = portable_channels(self.client, server, there, left.pins);
+        for vars in [&mut self.client.vars, &mut server.vars] {
             vars.change(|vars| vars.channels = channels.clone());
         }
-        self.hears_on(id, there);
+        self.hears_on(there);
     }
 
     /// Updates the client's channels from its settings, and tells the listener which ones have
     /// ended. Returns true if the listener does not have some of them yet.
-    fn follow_channels(&mut self, id: ClientId) -> bool {
-        let client = &mut self.clients[id];
-        let (Some(pool), wanted) = (client.pool, client.vars.channels.clone()) else {
+    fn follow(&mut self) -> bool {
+        let who = self.subscriber();
+        let (Some(pool), wanted) = (self.client.pool, self.client.vars.channels.clone()) else {
             return false;
         };
-        let Some(session) = &mut client.session else { return false };
+        let Some(session) = &mut self.client.session else { return false };
         if wanted.is_empty() && session.listening.is_none() {
             return false;
         }
@@ -87,43 +126,35 @@ impl<X: Exchange> Engine<X> {
         }
         let (pool, stays, lacks) = (own.pool, !own.moving.is_empty(), is_void && own.unheard);
         if !gone.is_empty() {
-            let mail = Mail::Unlisten { pool, who: self.subscriber(id), channels: gone };
-            self.post_listener(pool, mail);
+            post_listener(pool, Mail::Unlisten { pool, who, channels: gone }, self.exchange);
         }
         if lacks {
             // The request that was replaced would also have restored the live channels.
-            self.ask_listener(id);
+            self.ask();
         }
         stays
     }
 
     /// Moves the channels of a client that keeps its server only because it listens. The listener
     /// is asked first, and then takes over. Returns true if the take-over has begun.
-    pub(crate) fn pass_channels(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> bool {
-        let who = self.subscriber(id);
-        let client = &mut self.clients[id];
-        let server = &self.servers[on];
-        let listens =
-            server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN);
-        let Some(own) = listening(client) else { return false };
+    pub(crate) fn pass(&mut self, io: &mut impl Io<X>) -> bool {
+        let who = self.subscriber();
+        let Some((on, server)) = &mut self.server else { return false };
+        let listens = is_kept_to_listen(server);
+        let Some(own) = listening(self.client) else { return false };
         if !listens || own.moving.is_empty() {
             return false;
         }
         let Some(mark) = own.mark.clone() else {
             if own.request == 0 {
-                self.ask_listener(id);
+                self.ask();
             }
             return false;
         };
-        if !is_between(client, server) {
+        if !is_between(self.client, server) {
             return false;
         }
-        let Some(own) = listening(client) else { return false };
+        let Some(own) = listening(self.client) else { return false };
         let (mut begin, token) = (b"LISTEN ".to_vec(), token(who, own.request));
         own.token = Some(token.as_bytes().into());
         quote_identifier(&mark, &mut begin);
@@ -131,183 +162,146 @@ impl<X: Exchange> Engine<X> {
         quote_identifier(&mark, &mut begin);
         begin.push(b',');
         quote_literal(token.as_bytes(), &mut begin);
-        client.phase.hold_back(Waiter::served(id, server.pool, io.now()));
-        self.servers[on].phase.ask(Preparation::HandOver);
+        self.client.phase.hold_back(Waiter::served(self.id, server.pool, io.now()));
+        server.phase.ask(Preparation::HandOver);
         // Both are sent together, so a notification in between comes before the mark or is dropped.
         let texts = [&begin[..], b"UNLISTEN *"];
-        self.servers[on].send_own_queries(on, texts.into_iter(), &mut self.context, io);
+        server.send_own_queries(*on, texts.into_iter(), self.context, io);
         true
     }
 
-    /// Begins the take-over of a client that has just left its lobby. The listener may have had its
-    /// channels before its server was prepared.
-    pub(crate) fn pass_channels_behind(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let has_it = client.server == Some(on);
-        if has_it && listening(client).is_some_and(|own| own.retry_at <= io.now()) {
-            self.pass_channels(id, on, io);
+    /// Does the same, unless an attempt has failed a short time ago.
+    pub(crate) fn pass_if_due(&mut self, io: &mut impl Io<X>) -> bool {
+        listening(self.client).is_some_and(|own| own.retry_at <= io.now()) && self.pass(io)
+    }
+
+    /// Begins a take-over that had to wait, for a cancel request for instance, or repeats one that
+    /// has failed. In a paused pool, nothing takes over, and PAUSE waits until each server is free.
+    pub(crate) fn pass_late(&mut self, io: &mut impl Io<X>) -> Passing {
+        if self.pass_if_due(io) {
+            return Passing::Begun;
+        }
+        let Some((_, server)) = &self.server else { return Passing::Waits };
+        let is_free = is_between(self.client, server) && passes_channels(self.client);
+        match is_free && self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Paused) {
+            true => Passing::Paused,
+            false => Passing::Waits,
         }
     }
 
-    /// Begins the take-overs that had to wait, for a cancel request for instance, and repeats
-    /// failed ones. In a paused pool, nothing takes over, and PAUSE waits until each server is free:
-    /// such a client loses its server.
-    pub(crate) fn pass_channels_on(&mut self, io: &mut impl Io<X>) {
-        let now = io.now();
-        let listens = |server: &Server| {
-            matches!(*server.phase, ServerPhase::Linked)
-                && server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
-        };
-        let kept = self.servers.iter().filter(|(_, server)| listens(server));
-        let kept: Vec<_> = kept.filter_map(|(on, server)| Some((server.client?, on))).collect();
-        for (id, on) in kept {
-            let own = listening(&mut self.clients[id]);
-            let due = own.is_some_and(|own| own.retry_at <= now);
-            if !due || !self.pass_channels(id, on, io) {
-                self.free_paused(id, on, io);
-            }
-        }
-    }
-
-    /// Takes the server of a client if its pool is paused. The next listener hears for it.
-    fn free_paused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let (client, server) = (&self.clients[id], &*self.servers[on]);
-        let is_free = is_between(client, server) && passes_channels(client);
-        if is_free && self.pools.exchange.pool(server.pool, |pool| pool.gate() == Gate::Paused) {
-            self.keep_client(id, on, CloseReason::Paused, io);
-        }
+    /// Goes on after the client's transaction: sends the kept messages, and moves the channels.
+    /// Returns true if the take-over has begun.
+    pub(crate) fn go_on(&mut self, io: &mut impl Io<X>) -> Result<bool, Unread> {
+        self.tell_untold(io)?;
+        Ok(self.pass(io))
     }
 
     /// Continues after the server has sent the mark. The client may keep its server if that failed.
-    pub(crate) fn handed_over(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        let failed = self.servers[on].own_error.take().is_some();
-        let Some(own) = listening(&mut self.clients[id]) else { return Readable::Now };
+    pub(crate) fn handed_over(&mut self, io: &mut impl Io<X>) -> Result<Handed, Unread> {
+        let Some((_, server)) = &mut self.server else { return Ok(Handed::Nothing) };
+        let failed = server.own_error.take().is_some();
+        let Some(own) = listening(self.client) else { return Ok(Handed::Nothing) };
         own.token = None;
         own.mark = None;
         own.request = 0;
-        if !std::mem::take(&mut own.marked) {
-            own.retry_at = io.now() + RETRY;
-            // The server may listen or not, so LISTEN is repeated there. The next transaction is
-            // followed by another attempt.
-            self.servers[on].vars.change(|vars| vars.channels = Carried::default());
-            self.tell(id, News::Gap, io);
-            return match self.clients.contains(id) {
-                true => self.prepare(id, on, io),
-                false => Readable::NotYet,
-            };
-        }
-        own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
-        if own.unheard {
-            self.ask_listener(id);
-        }
-        let server = &mut self.servers[on];
-        server.session.own().pinned = None;
+        let is_marked = std::mem::take(&mut own.marked);
+        // Without the mark, the server may listen or not.
         server.vars.change(|vars| vars.channels = Carried::default());
+        if !is_marked {
+            // LISTEN is repeated there. The next transaction is followed by another attempt.
+            own.retry_at = io.now() + RETRY;
+            self.tell(News::Gap, io)?;
+            return Ok(Handed::Again);
+        }
+        server.session.own().pinned = None;
         if failed {
             server.doomed = Some(CloseReason::UnlistenRefused);
         }
-        self.unlink(id, on, io);
-        Readable::NotYet
+        own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
+        if own.unheard {
+            self.ask();
+        }
+        Ok(Handed::Over)
     }
 
     /// Continues when the listener listens to the client's channels.
-    pub(crate) fn listening_begun(
+    pub(crate) fn begun(
         &mut self,
-        (id, serial): (ClientId, u64),
         request: u64,
-        mark: Arc<[u8]>,
+        mark: &Arc<[u8]>,
         again: Option<Interruption>,
         io: &mut impl Io<X>,
-    ) {
-        let Some(own) = self.listening_of(id, serial) else { return };
+    ) -> Result<(), Unread> {
+        let Some(own) = listening(self.client) else { return Ok(()) };
         if own.request != request || request == 0 {
-            return;
+            return Ok(());
         }
         let has_missed = again.is_some_and(|how| own.find_listener() || how.has_missed);
         match own.moving.is_empty() {
             true => own.request = 0,
-            false => own.mark = Some(mark),
+            false => own.mark = Some(mark.clone()),
         }
         if has_missed {
-            self.tell(id, News::Gap, io);
+            self.tell(News::Gap, io)?;
         }
-        if let Some(on) = self.clients.get(id).and_then(|client| client.server) {
-            self.pass_channels(id, on, io);
+        self.pass(io);
+        Ok(())
+    }
+
+    /// Forwards a notification of the listener.
+    pub(crate) fn notified(&mut self, body: &Arc<[u8]>, io: &mut impl Io<X>) -> Result<(), Unread> {
+        match listening(self.client).is_some_and(|own| own.hear_listener(body)) {
+            true => self.tell(News::Notification(body.clone()), io),
+            false => Ok(()),
         }
     }
 
-    /// Forwards a notification of the listener to these clients.
-    pub(crate) fn notified(
-        &mut self,
-        to: &[(ClientId, u64)],
-        body: &Arc<[u8]>,
-        io: &mut impl Io<X>,
-    ) {
-        for &(id, serial) in to {
-            if self.listening_of(id, serial).is_some_and(|own| own.hear_listener(body)) {
-                self.tell(id, News::Notification(body.clone()), io);
-            }
+    /// Deals with the loss of the listener: asks again.
+    pub(crate) fn unheard(&mut self, how: Interruption) {
+        let Some(own) = listening(self.client) else { return };
+        own.lose_listener(how);
+        // A hand-over under way has lost its listener; the client asks when it has ended.
+        if !own.hands_over() {
+            self.ask();
         }
     }
 
-    /// Deals with the loss of a pool's listener: the clients that listened ask again.
-    pub(crate) fn unheard(&mut self, pool: PoolId, how: Interruption) {
-        let listens = |client: &Client| {
-            let session = client.session.as_ref();
-            let own = session.and_then(|session| session.listening.as_ref());
-            own.is_some_and(|own| own.pool == pool && own.is_known())
-        };
-        for id in self.clients.ids_where(listens) {
-            let Some(own) = listening(&mut self.clients[id]) else { continue };
-            own.lose_listener(how);
-            // A hand-over under way has lost its listener; the client asks when it has ended.
-            if !own.hands_over() {
-                self.ask_listener(id);
-            }
+    /// Warns the client that the lost listener cannot be replaced soon.
+    pub(crate) fn deaf(&mut self, io: &mut impl Io<X>) -> Result<(), Unread> {
+        if let Some(own) = listening(self.client)
+            && own.unheard
+            && !std::mem::replace(&mut own.is_warned, true)
+        {
+            return self.tell(News::Deaf, io);
         }
+        Ok(())
     }
 
-    /// Warns these clients that the lost listener cannot be replaced soon.
-    pub(crate) fn deaf(&mut self, to: &[(ClientId, u64)], io: &mut impl Io<X>) {
-        for &(id, serial) in to {
-            if let Some(own) = self.listening_of(id, serial)
-                && own.unheard
-                && !std::mem::replace(&mut own.is_warned, true)
-            {
-                self.tell(id, News::Deaf, io);
-            }
-        }
-    }
-
-    /// Moves the client's channels to the listener of another pool.
-    pub(crate) fn move_listening(&mut self, id: ClientId, pool: PoolId) {
-        let who = self.subscriber(id);
-        let Some(own) = listening(&mut self.clients[id]) else { return };
+    /// Moves the channels to the listener of another pool.
+    pub(crate) fn move_to(&mut self, pool: PoolId) {
+        let who = self.subscriber();
+        let Some(own) = listening(self.client) else { return };
         let old = std::mem::replace(&mut own.pool, pool);
         if own.is_known() {
             let channels = own.names();
             own.lose_listener(Interruption { has_missed: true });
-            self.post_listener(old, Mail::Unlisten { pool: old, who, channels });
-            self.ask_listener(id);
+            post_listener(old, Mail::Unlisten { pool: old, who, channels }, self.exchange);
+            self.ask();
         }
     }
 
     /// Asks the listener again for a client that was taken over from another process.
-    pub(crate) fn listen_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let client = &self.clients[id];
-        let (Some(pool), channels) = (client.pool, client.vars.channels.clone()) else { return };
+    pub(crate) fn listen_again(&mut self, io: &mut impl Io<X>) -> Result<(), Unread> {
+        let (Some(pool), channels) = (self.client.pool, self.client.vars.channels.clone()) else {
+            return Ok(());
+        };
         if channels.is_empty() {
-            return;
+            return Ok(());
         }
-        let client = &mut self.clients[id];
-        let pinned = client.server.and_then(|on| self.servers[on].session.pinned.as_deref());
+        let server = self.server.as_ref();
+        let pinned = server.and_then(|(_, server)| server.session.pinned.as_deref());
         let keeps = pinned.is_some_and(|pinned| pinned.pins.contains(Pins::LISTEN));
-        let own = &mut client.session_mut().listening;
+        let own = &mut self.client.session_mut().listening;
         let own = own.get_or_insert_with(|| Box::new(Listening::new(pool)));
         // A server that the client keeps for its channels reports all of them. Otherwise the client
         // is told of the gap when there is a listener.
@@ -318,52 +312,39 @@ impl<X: Exchange> Engine<X> {
                 (own.live, own.unheard, own.has_missed) = (channels, true, true);
             }
         }
-        self.ask_listener(id);
-        self.tell_untold(id, io);
+        self.ask();
+        self.tell_untold(io)
     }
 
     /// The client's server is lost, and with it the notifications that were to come from there. The
     /// client is told of the gap when the listener has all of its channels.
-    pub(crate) fn recover_channels(&mut self, id: ClientId) {
-        let Some(own) = listening(&mut self.clients[id]) else { return };
+    pub(crate) fn recover(&mut self) {
+        let Some(own) = listening(self.client) else { return };
         (own.token, own.marked) = (None, false);
         if own.moving.is_empty() {
             return;
         }
         own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
         (own.unheard, own.has_missed) = (true, true);
-        self.ask_listener(id);
-    }
-
-    /// Tells the listener that the client has left, or belongs to another process now.
-    pub(crate) fn end_listening(&mut self, id: ClientId, client: &Client) {
-        let session = client.session.as_ref();
-        if let Some(own) = session.and_then(|session| session.listening.as_ref())
-            && own.is_known()
-        {
-            let who = Subscriber { worker: self.context.worker, client: id, serial: client.serial };
-            let (pool, channels) = (own.pool, own.names());
-            self.post_listener(pool, Mail::Unlisten { pool, who, channels });
-        }
+        self.ask();
     }
 
     /// Sends a message to the client now, or when that is allowed.
-    fn tell(&mut self, id: ClientId, news: News, io: &mut impl Io<X>) {
-        let Some(own) = listening(&mut self.clients[id]) else { return };
-        if own.keep(news) {
-            self.tell_untold(id, io);
-        } else {
-            self.disconnect(id, UNREAD, io);
+    fn tell(&mut self, news: News, io: &mut impl Io<X>) -> Result<(), Unread> {
+        let Some(own) = listening(self.client) else { return Ok(()) };
+        match own.keep(news) {
+            true => self.tell_untold(io),
+            false => Err(Unread),
         }
     }
 
     /// Sends the kept messages to the client, if that is allowed now.
-    pub(crate) fn tell_untold(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let client = &self.clients[id];
-        if !may_be_told(client, client.server.map(|on| &*self.servers[on])) {
-            return;
+    pub(crate) fn tell_untold(&mut self, io: &mut impl Io<X>) -> Result<(), Unread> {
+        let server = self.server.as_ref().map(|(_, server)| &**server);
+        if !may_be_told(self.client, server) {
+            return Ok(());
         }
-        let Some(own) = listening(&mut self.clients[id]) else { return };
+        let Some(own) = listening(self.client) else { return Ok(()) };
         let mut out = Vec::new();
         for news in own.take_untold() {
             match news {
@@ -380,28 +361,25 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if out.is_empty() {
-            return;
+            return Ok(());
         }
-        io.send_client(id, &out);
-        if io.client_unsent(id) > UNTOLD_LEN_MAX {
-            self.disconnect(id, UNREAD, io);
+        io.send_client(self.id, &out);
+        match io.client_unsent(self.id) > UNTOLD_LEN_MAX {
+            true => Err(Unread),
+            false => Ok(()),
         }
     }
 
-    fn listening_of(&mut self, id: ClientId, serial: u64) -> Option<&mut Listening> {
-        let client = self.clients.get_mut(id).filter(|one| one.serial == serial)?;
-        listening(client)
-    }
-
-    fn subscriber(&self, id: ClientId) -> Subscriber {
-        Subscriber { worker: self.context.worker, client: id, serial: self.clients[id].serial }
+    fn subscriber(&self) -> Subscriber {
+        let (worker, client, serial) = (self.context.worker, self.id, self.client.serial);
+        Subscriber { worker, client, serial }
     }
 
     /// Asks the listener for all channels that the client lacks.
-    fn ask_listener(&mut self, id: ClientId) {
-        let who = self.subscriber(id);
+    fn ask(&mut self) {
+        let who = self.subscriber();
         let request = self.context.next_serial();
-        let Some(own) = listening(&mut self.clients[id]) else { return };
+        let Some(own) = listening(self.client) else { return };
         let names =
             |channels: &Carried| channels.all().iter().map(|one| one.name.clone()).collect();
         own.request = request;
@@ -410,14 +388,31 @@ impl<X: Exchange> Engine<X> {
         let from_mark = names(&own.moving);
         let subscription = Subscription { who, request, at_once, from_mark, is_warned: false };
         let pool = own.pool;
-        self.post_listener(pool, Mail::Listen { pool, subscription });
+        post_listener(pool, Mail::Listen { pool, subscription }, self.exchange);
     }
+}
 
-    /// The listener of a pool always belongs to the same worker.
-    fn post_listener(&mut self, pool: PoolId, mail: Mail<X::Transport>) {
-        let owner = pool.0 % u32::from(self.pools.exchange.worker_count());
-        self.pools.exchange.post(WorkerId(owner as u16), mail);
+/// Tells the listener that the client has left, or belongs to another process now.
+pub(crate) fn end_listening<X: Exchange>(
+    worker: WorkerId,
+    id: ClientId,
+    client: &Client,
+    exchange: &mut X,
+) {
+    let session = client.session.as_ref();
+    if let Some(own) = session.and_then(|session| session.listening.as_ref())
+        && own.is_known()
+    {
+        let who = Subscriber { worker, client: id, serial: client.serial };
+        let (pool, channels) = (own.pool, own.names());
+        post_listener(pool, Mail::Unlisten { pool, who, channels }, exchange);
     }
+}
+
+/// The listener of a pool always belongs to the same worker.
+fn post_listener<X: Exchange>(pool: PoolId, mail: Mail<X::Transport>, exchange: &mut X) {
+    let owner = pool.0 % u32::from(exchange.worker_count());
+    exchange.post(WorkerId(owner as u16), mail);
 }
 
 /// Returns the server's channels that can move with the client. `pins`: the reasons why the
@@ -482,6 +477,23 @@ fn is_between(client: &Client, server: &Server) -> bool {
         && server.session.traces.is_empty()
         && server.doomed.is_none()
         && server.cancel.is_none()
+}
+
+/// Does a client keep the server only because it listens?
+fn is_kept_to_listen(server: &Server) -> bool {
+    server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
+}
+
+/// Does a client that could go on keep the server only because it listens?
+pub(crate) fn waits_to_pass(server: &Server) -> bool {
+    matches!(*server.phase, ServerPhase::Linked) && is_kept_to_listen(server)
+}
+
+/// Has the client channels at the listener of this pool?
+pub(crate) fn listens_to(client: &Client, pool: PoolId) -> bool {
+    let session = client.session.as_ref();
+    let own = session.and_then(|session| session.listening.as_ref());
+    own.is_some_and(|own| own.pool == pool && own.is_known())
 }
 
 /// Can the pool's listener have the channels to which the client's server still listens?

@@ -27,7 +27,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
-use crate::notify::listen::{must_ask_for_channels, portable_channels};
+use crate::notify::listen::{Unread, must_ask_for_channels, portable_channels};
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, Server, Settling};
 use crate::session::new_values::{Ended, NewValues};
@@ -69,9 +69,8 @@ impl<X: Exchange> Engine<X> {
             server.session.own().forget_values();
         }
         if !server.session.traces.are_due() {
-            self.tell_untold(id, io);
-            if self.clients.contains(id) {
-                self.pass_channels(id, on, io);
+            if let Err(Unread) = self.channels(id).go_on(io) {
+                self.disconnect(id, Unread::WHY, io);
             }
             return;
         }
@@ -158,7 +157,7 @@ impl<X: Exchange> Engine<X> {
             (Some(answer), Some(told)) => {
                 let answer = answer?;
                 if told.is_none() {
-                    self.take_channels(id, on, &answer);
+                    self.channels(id).take(&answer);
                 }
                 told.map(|told| Left { lent: answer.lent, ..told })
             }
@@ -198,7 +197,7 @@ impl<X: Exchange> Engine<X> {
                 let view = view.expect("a worker knows its servers' pools");
                 judge_functions(server, view, schema, traces, changed, left.pins, now);
                 if let Some(channels) = &left.channels
-                    && self.hears_on(id, channels)
+                    && self.channels(id).hears_on(channels)
                 {
                     pins |= Pins::LISTEN;
                 }
@@ -239,9 +238,10 @@ impl<X: Exchange> Engine<X> {
             false => self.ready(id, on, io),
         };
         if readable == Readable::Now {
-            self.tell_untold(id, io);
-            if self.clients.contains(id) && !self.pass_channels(id, on, io) {
-                self.go_on(id, io);
+            match self.channels(id).go_on(io) {
+                Ok(true) => {}
+                Ok(false) => self.go_on(id, io),
+                Err(Unread) => self.disconnect(id, Unread::WHY, io),
             }
         }
     }
