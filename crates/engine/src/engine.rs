@@ -3,11 +3,10 @@
 //! `events` receives the events of the shell and passes each to one machine. `work` has the queue
 //! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers,
 //! `orders` carries out an operator's orders, `cancels` carries out cancel requests and signals,
-//! `look` reads the connections for an operator and the shell, `invariants` checks them in tests.
-//! `tables` has the clients and the servers, `views` caches the pools. The machines are in the
-//! folders beside this one.
+//! `listeners` moves LISTEN from servers to listening connections, `look` reads the connections for
+//! an operator and the shell, `invariants` checks them in tests. `tables` has the clients and the
+//! servers, `views` caches the pools. The machines are in the folders beside this one.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use config::{Config, PoolMode};
@@ -16,9 +15,9 @@ use crate::admission::pool::Parked;
 use crate::cancel::keys::Keys;
 use crate::cancel::requests::Cancels;
 use crate::context::Context;
-use crate::ids::{Identity, PoolId, ServerId, WorkerId};
+use crate::ids::{Identity, ServerId, WorkerId};
 use crate::login::auth::Credentials;
-use crate::notify::listener::Listener;
+use crate::notify::connection::Listeners;
 use crate::operator::failures::Failures;
 use crate::operator::transactions::Transactions;
 use crate::routing::Sessions;
@@ -62,8 +61,7 @@ pub struct Engine<X> {
     pub(crate) nobody: Arc<Identity>,
     /// Should the next tick look for pools to fill without a client (`min_pool_size`)?
     pub(crate) warms_pools: bool,
-    /// Listeners of the pools whose listener belongs to this worker.
-    pub(crate) listeners: BTreeMap<PoolId, Listener>,
+    pub(crate) listeners: Listeners,
     /// Follow-up work of the present event.
     pub(crate) work: work::Queue,
     /// A server for a client, which is linked before the queue's work.
@@ -98,7 +96,7 @@ impl<X: Exchange> Engine<X> {
             cancels: Cancels::default(),
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
             warms_pools: true,
-            listeners: BTreeMap::new(),
+            listeners: Listeners::default(),
             work: work::Queue::new(),
             joining: None,
             scratch: Vec::new(),

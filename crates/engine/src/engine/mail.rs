@@ -73,9 +73,15 @@ impl<X: Exchange> Engine<X> {
             Mail::Signal { client, serial, terminates, requester } => {
                 self.signal_asked((client, serial), terminates, requester, io);
             }
-            Mail::Listen { pool, subscription } => self.subscribe(pool, subscription, io),
+            Mail::Listen { pool, subscription } => {
+                self.listeners.subscribe(subscription, &mut self.pools.one(pool));
+                self.tend_listener(pool, io);
+            }
             Mail::Unlisten { pool, who, channels } => {
-                self.unsubscribe(pool, who, &channels, io);
+                if self.listeners.contains(pool) {
+                    self.listeners.unsubscribe(who, &channels, &mut self.pools.one(pool));
+                    self.tend_listener(pool, io);
+                }
             }
             Mail::Listening { client, serial, request, mark, again } => {
                 let to = [(client, serial)];

@@ -125,7 +125,7 @@ impl<X: Exchange> Engine<X> {
         for id in pools {
             self.pools.views.remove(*id);
             self.transactions.forget(*id);
-            self.listeners.remove(id);
+            self.listeners.forget_pool(*id);
             self.watch.iter_mut().for_each(|watch| watch.forget_pool(*id));
         }
         self.pools.changed_user.retain(|id| !pools.contains(id));
@@ -196,7 +196,7 @@ impl<X: Exchange> Engine<X> {
         let open = self.pools.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
         self.pools.one(pool).vacate(now);
         if listens {
-            self.forget_listener(pool, (now, 0));
+            self.listeners.forget((now, 0), &mut self.pools.one(pool));
         }
         if open {
             self.open_server(pool, io);

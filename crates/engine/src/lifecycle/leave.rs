@@ -406,7 +406,7 @@ impl<X: Exchange> Engine<X> {
         });
         self.pools.one(pool).vacate(now);
         if listens {
-            self.forget_listener(pool, (now, 0));
+            self.listeners.forget((now, 0), &mut self.pools.one(pool));
         }
         if self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.work.push_back(Work::Open(pool));
@@ -482,7 +482,7 @@ impl<X: Exchange> Engine<X> {
             let open = self.pools.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
             self.pools.one(pool).vacate(now);
             if listens {
-                self.listener_failed(pool, refused, now);
+                self.listeners.failed(refused, now, &mut self.pools.one(pool));
             }
             if open {
                 self.work.push_back(Work::Open(pool));

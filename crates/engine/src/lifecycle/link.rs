@@ -296,7 +296,6 @@ impl<X: Exchange> Engine<X> {
         };
         if readable == Readable::Now {
             self.go_on(id, io);
-            // The listener may have had the channels of a client from the lobby before that.
             if self.clients.get(id).is_some_and(|client| client.server == Some(on)) {
                 self.channels(id).pass_if_due(io);
             }

@@ -6,261 +6,255 @@
 //! A listener has a seat like any server, but no place in its pool: see `Pool::reserve_listener`.
 
 use crate::lifecycle::close_reason::CloseReason;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use wire::messages::NotificationResponse;
 
-use crate::admission::limits::Claim;
+use crate::admission::one_pool::OnePool;
 use crate::admission::pool::{Gate, Pool};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
 use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Listener, Stage, Subscriber, Subscription};
-use crate::server::{Server, ServerPurpose};
+use crate::server::Server;
 use crate::shell::{Drain, Exchange, Io, Mail};
 use crate::vars::Welcome;
 
 /// The pause after PostgreSQL has refused a LISTEN.
 const RETRY: Micros = 1_000_000;
 
-impl<X: Exchange> Engine<X> {
+/// The listeners of the pools whose listener belongs to this worker.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners(BTreeMap<PoolId, Listener>);
+
+/// The next step for a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tend {
+    Nothing,
+    /// It is to be opened. After the attempt, [`Listeners::warn_deaf`] must be called.
+    Open,
+}
+
+/// The state of the pool when its listener is logged in.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The place of another server is reserved, which is to be opened.
+    pub(crate) opens_another: bool,
+    /// The reason for which the listener must be closed.
+    pub(crate) unfit: Option<CloseReason<'static>>,
+}
+
+/// The result of LISTEN and UNLISTEN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// The listener goes on.
+    Obeyed,
+    /// PostgreSQL has refused them: the listener is closed, and [`Listeners::pause`] must be called.
+    Refused,
+    /// The listener has read everything that it was to read, and is closed.
+    ReadAll,
+}
+
+impl Listeners {
+    pub(crate) fn pools(&self) -> Vec<PoolId> {
+        self.0.keys().copied().collect()
+    }
+
+    pub(crate) fn contains(&self, pool: PoolId) -> bool {
+        self.0.contains_key(&pool)
+    }
+
+    /// Returns the server that listens for the pool, if it is logged in.
+    pub(crate) fn server(&self, pool: PoolId) -> Option<ServerId> {
+        match self.0.get(&pool)?.stage {
+            Stage::Open { server, .. } => Some(server),
+            Stage::Closed | Stage::Opening => None,
+        }
+    }
+
+    pub(crate) fn forget_pool(&mut self, pool: PoolId) {
+        self.0.remove(&pool);
+    }
+
     /// Takes a client's request for channels.
-    pub(crate) fn subscribe(
+    pub(crate) fn subscribe<X: Exchange>(
         &mut self,
-        pool: PoolId,
         subscription: Subscription,
-        io: &mut impl Io<X>,
+        pool: &mut OnePool<'_, X>,
     ) {
-        let listener = self.listeners.entry(pool).or_default();
+        let listener = self.0.entry(pool.id).or_default();
         listener.subscribe(subscription);
         let ready = listener.take_ready();
-        self.confirm(pool, ready);
-        self.tend_listener(pool, io);
+        confirm(listener, ready, pool);
     }
 
-    pub(crate) fn unsubscribe(
+    pub(crate) fn unsubscribe<X: Exchange>(
         &mut self,
-        pool: PoolId,
         who: Subscriber,
         channels: &[Box<[u8]>],
-        io: &mut impl Io<X>,
+        pool: &mut OnePool<'_, X>,
     ) {
-        if let Some(listener) = self.listeners.get_mut(&pool) {
-            listener.unsubscribe(who, channels);
-            if matches!(listener.stage, Stage::Closed) && !listener.is_wanted() {
-                self.pools.exchange.pool(pool, |pool| pool.need_listener(false));
-            }
-            self.tend_listener(pool, io);
+        let Some(listener) = self.0.get_mut(&pool.id) else { return };
+        listener.unsubscribe(who, channels);
+        if matches!(listener.stage, Stage::Closed) && !listener.is_wanted() {
+            pool.lock(|pool| pool.need_listener(false));
         }
     }
 
-    /// Opens, closes and continues listeners; called at each tick.
-    pub(crate) fn tend_listeners(&mut self, io: &mut impl Io<X>) {
-        let now = io.now();
-        for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
-            let limit = self.pools.view(pool).settings.server_idle_timeout;
-            let Some(listener) = self.listeners.get_mut(&pool) else { continue };
-            if listener.is_needed() {
-                listener.unused_since = now;
-            }
-            let Stage::Open { server, .. } = listener.stage else {
-                self.tend_listener(pool, io);
-                continue;
-            };
-            let (needed, since) = (listener.is_needed(), listener.unused_since);
-            if over(limit, since, now) {
-                self.lose_server(server, CloseReason::NobodyListens, io);
-            } else if !needed
-                && (self.pools.one(pool).is_starved_for(now)
-                    || self.pools.one(pool).is_lacked_elsewhere())
-            {
-                self.lose_server(server, CloseReason::Evicted, io);
-            } else {
-                self.tend_listener(pool, io);
-            }
+    /// Returns the pool's listener if it is unused or another pool needs its seat, and the reason
+    /// for closing it.
+    pub(crate) fn surplus<X: Exchange>(
+        &mut self,
+        pool: &mut OnePool<'_, X>,
+        now: Micros,
+    ) -> Option<(ServerId, CloseReason<'static>)> {
+        let listener = self.0.get_mut(&pool.id)?;
+        let needed = listener.is_needed();
+        if needed {
+            listener.unused_since = now;
         }
+        let Stage::Open { server, .. } = listener.stage else { return None };
+        if over(pool.view.settings.server_idle_timeout, listener.unused_since, now) {
+            return Some((server, CloseReason::NobodyListens));
+        }
+        let yields = !needed && (pool.is_starved_for(now) || pool.is_lacked_elsewhere());
+        yields.then_some((server, CloseReason::Evicted))
     }
 
-    /// Closes listeners after an operator's order: those with an outdated address, and those whose
-    /// pool is paused or closed. Their clients ask again.
-    pub(crate) fn review_listeners(&mut self, io: &mut impl Io<X>) {
-        for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
-            if self.pools.exchange.pool(pool, |pool| pool.keeps_listener()) {
-                self.tend_listener(pool, io);
+    /// Sends the next command if the listener is open (`server`), and decides whether a closed one
+    /// is to be opened.
+    pub(crate) fn tend<X: Exchange>(
+        &mut self,
+        pool: &mut OnePool<'_, X>,
+        server: Option<&mut Server>,
+        context: &mut Context,
+        io: &mut impl Io<X>,
+    ) -> Tend {
+        let id = pool.id;
+        let Some(listener) = self.0.get_mut(&id) else { return Tend::Nothing };
+        if let (Stage::Open { server: on, .. }, Some(server)) = (&listener.stage, server) {
+            let on = *on;
+            // It is sending a message: continue afterwards.
+            if !server.is_clean() {
+                return Tend::Nothing;
             }
-            let Some(Listener { stage: Stage::Open { server, .. }, .. }) =
-                self.listeners.get(&pool)
-            else {
-                continue;
-            };
-            let server = *server;
-            let Server { epoch, doomed, .. } = *self.servers[server];
-            let unfit = self.pools.exchange.pool(pool, |pool| unfit_to_listen(pool, epoch));
-            if let Some(why) = doomed.or(unfit) {
-                self.lose_server(server, why, io);
+            let ends = pool.lock(|pool| pool.ends_listener());
+            let order = if ends { listener.last_order() } else { listener.next_order() };
+            if let Some(sql) = order {
+                server.send_own_queries(on, [&*sql].into_iter(), context, io);
             }
         }
-    }
-
-    fn tend_listener(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let ends = self.context.drain == Some(Drain::WaitForServers);
-        let Some(listener) = self.listeners.get_mut(&pool) else { return };
-        match &listener.stage {
-            Stage::Closed => {
-                let is_resuming = self.pools.exchange.pool(pool, |pool| pool.is_resuming());
-                let due = is_resuming || io.now() >= listener.retry_at;
-                let needed = listener.is_needed();
-                if needed && due && !ends {
-                    self.open_listener(pool, io);
-                } else if !needed && std::mem::take(&mut listener.lacks_seat) {
-                    self.pools.exchange.limits(|limits| limits.needs_no_listener(pool));
-                }
-                self.warn_deaf(pool);
-            }
-            Stage::Open { server, .. } => {
-                let server = *server;
-                // It is sending a message: continue afterwards.
-                if !self.servers[server].is_clean() {
-                    return;
-                }
-                let ends = self.pools.exchange.pool(pool, |pool| pool.ends_listener());
-                let order = if ends { listener.last_order() } else { listener.next_order() };
-                if let Some(sql) = order {
-                    self.send_own_query(server, &sql, io);
-                }
-            }
-            Stage::Opening => {}
+        if !matches!(listener.stage, Stage::Closed) {
+            return Tend::Nothing;
         }
+        let due = pool.lock(|pool| pool.is_resuming()) || io.now() >= listener.retry_at;
+        let needed = listener.is_needed();
+        if needed && due && context.drain != Some(Drain::WaitForServers) {
+            return Tend::Open;
+        }
+        if !needed && std::mem::take(&mut listener.lacks_seat) {
+            pool.exchange.limits(|limits| limits.needs_no_listener(id));
+        }
+        self.warn_deaf(pool);
+        Tend::Nothing
     }
 
     /// Warns clients that have lost their listener, unless a new one is being opened.
-    fn warn_deaf(&mut self, pool: PoolId) {
-        let Some(listener) = self.listeners.get_mut(&pool) else { return };
-        let is_awaited = self.pools.exchange.pool(pool, |pool| pool.awaits_listener());
+    pub(crate) fn warn_deaf<X: Exchange>(&mut self, pool: &mut OnePool<'_, X>) {
+        let Some(listener) = self.0.get_mut(&pool.id) else { return };
+        let is_awaited = pool.lock(|pool| pool.awaits_listener());
         if !matches!(listener.stage, Stage::Closed) || is_awaited {
             return;
         }
         for (worker, to) in by_worker(listener.take_deaf().into_iter()) {
-            self.pools.exchange.post(worker, Mail::Deaf { to });
+            pool.exchange.post(worker, Mail::Deaf { to });
         }
     }
 
-    fn open_listener(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let claim = self.pools.view(pool).claim(pool);
-        if !self.pools.exchange.pool(pool, Pool::reserve_listener) {
-            // There is no room now; the next tick tries again, as for a seat.
-            return;
-        }
-        let has_seat = self.take_listener_seat(&claim, io);
-        let listener = self.listeners.entry(pool).or_default();
+    /// Notes whether there is a seat for a listener whose place in the pool is reserved. If so, it
+    /// is being opened from now on; otherwise the place is free again.
+    pub(crate) fn open<X: Exchange>(&mut self, has_seat: bool, pool: &mut OnePool<'_, X>) {
+        let listener = self.0.entry(pool.id).or_default();
         listener.lacks_seat = !has_seat;
         if has_seat {
             listener.stage = Stage::Opening;
-            return self.connect_server(pool, Some(ServerPurpose::Listen), io);
+            return;
         }
-        self.pools.exchange.pool(pool, |pool| {
+        pool.lock(|pool| {
             pool.listener_gone();
             pool.withdraw_opening();
         });
     }
 
-    /// Takes a seat for a listener: a free one, or that of an idle server.
-    fn take_listener_seat(&mut self, claim: &Claim, io: &mut impl Io<X>) -> bool {
-        let now = io.now();
-        loop {
-            match self.pools.exchange.limits(|limits| limits.listener_seat(claim, now)) {
-                Ok(()) => return true,
-                Err(Some(lack)) if self.evict(&lack, io) => {}
-                Err(_) => return false,
-            }
-        }
-    }
-
-    /// Completes the listener's login. `rest` followed it.
-    pub(crate) fn listener_opened(
+    /// Completes the listener's login.
+    pub(crate) fn opened<X: Exchange>(
         &mut self,
-        id: ServerId,
+        on: ServerId,
+        server: &mut Server,
         welcome: Welcome,
-        rest: &[u8],
+        pool: &mut OnePool<'_, X>,
         io: &mut impl Io<X>,
-    ) {
+    ) -> Opened {
         let mut random = [0; 16];
         io.random(&mut random);
         let mut mark = "_weir_".to_owned();
         for byte in random {
             let _ = write!(mark, "{byte:02x}");
         }
-        let server = &mut self.servers[id];
         server.phase.listen();
         server.vars = welcome.vars.clone();
         server.welcome = Arc::new(welcome);
-        let (pool, epoch) = (server.pool, server.epoch);
-        self.listeners.entry(pool).or_default().open(id, mark.as_bytes().into());
-        let (why, opens) = self.pools.exchange.pool(pool, |pool| {
+        self.0.entry(pool.id).or_default().open(on, mark.as_bytes().into());
+        let (now, epoch) = (io.now(), server.epoch);
+        pool.lock(|pool| {
             pool.listener_opened(epoch);
-            (unfit_to_listen(pool, epoch), pool.reserve_opening(io.now()))
-        });
-        if opens {
-            self.open_server(pool, io);
-        }
-        if let Some(why) = why {
-            return self.lose_server(id, why, io);
-        }
-        self.tend_listener(pool, io);
-        if !rest.is_empty() {
-            self.reply_bytes(id, rest, io);
-        }
+            let unfit = unfit_to_listen(pool, epoch);
+            Opened { unfit, opens_another: pool.reserve_opening(now) }
+        })
     }
 
-    /// Continues after the listener's replies to LISTEN and UNLISTEN.
-    pub(crate) fn listener_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
-        let pool = server.pool;
+    /// Takes the listener's replies to LISTEN and UNLISTEN.
+    pub(crate) fn answered<X: Exchange>(
+        &mut self,
+        server: &mut Server,
+        pool: &mut OnePool<'_, X>,
+    ) -> Answered {
         if server.own_error.take().is_some() {
-            self.lose_server(on, CloseReason::ListenRefused, io);
-            if let Some(listener) = self.listeners.get_mut(&pool) {
-                listener.retry_at = io.now() + RETRY;
-            }
-            return;
+            return Answered::Refused;
         }
-        if let Some(listener) = self.listeners.get_mut(&pool) {
-            let ends = self.pools.exchange.pool(pool, |pool| pool.ends_listener());
-            if listener.reads_no_more(ends) {
-                return self.lose_server(on, CloseReason::PrimaryLost, io);
-            }
-            let ready = listener.obeyed();
-            let has_all = !listener.is_awaited();
-            self.confirm(pool, ready);
-            if has_all {
-                self.pools.exchange.pool(pool, Pool::listener_resumed);
-            }
-            self.tend_listener(pool, io);
+        let Some(listener) = self.0.get_mut(&pool.id) else { return Answered::Obeyed };
+        let ends = pool.lock(|pool| pool.ends_listener());
+        if listener.reads_no_more(ends) {
+            return Answered::ReadAll;
         }
+        let ready = listener.obeyed();
+        let has_all = !listener.is_awaited();
+        confirm(listener, ready, pool);
+        if has_all {
+            pool.lock(Pool::listener_resumed);
+        }
+        Answered::Obeyed
     }
 
-    fn confirm(&mut self, pool: PoolId, ready: Vec<Subscription>) {
-        let Some(Listener { stage: Stage::Open { mark, .. }, .. }) = self.listeners.get(&pool)
-        else {
-            return;
-        };
-        let mark = mark.clone();
-        let has_missed = !self.pools.exchange.pool(pool, |pool| pool.is_silent_since());
-        for Subscription { who, request, at_once, .. } in ready {
-            let (client, serial, again) = (who.client, who.serial, !at_once.is_empty());
-            let mark = mark.clone();
-            let again = again.then_some(Interruption { has_missed });
-            let mail = Mail::Listening { client, serial, request, mark, again };
-            self.pools.exchange.post(who.worker, mail);
+    /// PostgreSQL has refused a LISTEN: the next attempt is made after a pause.
+    pub(crate) fn pause(&mut self, pool: PoolId, now: Micros) {
+        if let Some(listener) = self.0.get_mut(&pool) {
+            listener.retry_at = now + RETRY;
         }
     }
 
     /// Sends notifications from the listener to each worker, once for all its clients.
-    pub(crate) fn spread(&mut self, on: ServerId, bodies: &[Arc<[u8]>]) {
-        let pool = self.servers[on].pool;
+    pub(crate) fn spread<X: Exchange>(
+        &mut self,
+        server: &Server,
+        bodies: &[Arc<[u8]>],
+        exchange: &mut X,
+    ) {
+        let Some(listener) = self.0.get_mut(&server.pool) else { return };
         for body in bodies {
             let Ok(said) = NotificationResponse::decode(body) else { continue };
-            let Some(listener) = self.listeners.get_mut(&pool) else { return };
             if let Stage::Open { mark, .. } = &listener.stage
                 && **mark == *said.channel
             {
@@ -268,38 +262,59 @@ impl<X: Exchange> Engine<X> {
                 continue;
             }
             for (worker, to) in by_worker(listener.told_of(said.channel)) {
-                self.pools.exchange.post(worker, Mail::Notified { to, body: body.clone() });
+                exchange.post(worker, Mail::Notified { to, body: body.clone() });
             }
         }
     }
 
     /// Deals with a listener that could not be opened. `refused`: PostgreSQL has refused its login.
-    pub(crate) fn listener_failed(&mut self, pool: PoolId, refused: bool, now: Micros) {
-        let last = self.listeners.get(&pool).map_or(0, |listener| listener.pause);
-        let next = self.pools.exchange.pool(pool, |pool| pool.attempt_after(last, refused, now));
-        self.forget_listener(pool, next);
+    pub(crate) fn failed<X: Exchange>(
+        &mut self,
+        refused: bool,
+        now: Micros,
+        pool: &mut OnePool<'_, X>,
+    ) {
+        let last = self.0.get(&pool.id).map_or(0, |listener| listener.pause);
+        let next = pool.lock(|pool| pool.attempt_after(last, refused, now));
+        self.forget(next, pool);
     }
 
     /// Forgets a listener that was closed or could not be opened. Its clients ask again. The next
     /// attempt is made at `retry_at`; if it fails, the pause after it grows from `pause`.
-    pub(crate) fn forget_listener(&mut self, pool: PoolId, (retry_at, pause): (Micros, Micros)) {
-        let identity = self.pools.view(pool).identity.clone();
-        self.pools.exchange.limits(|limits| limits.listener_gone(&identity));
-        let Some(old) = self.listeners.insert(pool, Listener::retried_at(retry_at, pause)) else {
-            return;
-        };
-        self.pools.exchange.pool(pool, |pool| pool.need_listener(old.is_needed()));
+    pub(crate) fn forget<X: Exchange>(
+        &mut self,
+        (retry_at, pause): (Micros, Micros),
+        pool: &mut OnePool<'_, X>,
+    ) {
+        let id = pool.id;
+        let identity = pool.view.identity.clone();
+        pool.exchange.limits(|limits| limits.listener_gone(&identity));
+        let Some(old) = self.0.insert(id, Listener::retried_at(retry_at, pause)) else { return };
+        pool.lock(|pool| pool.need_listener(old.is_needed()));
         let has_missed = matches!(old.stage, Stage::Open { .. }) && !old.has_read_all;
         if matches!(old.stage, Stage::Open { .. }) {
             let is_complete = old.is_needed() && !has_missed;
-            self.pools.exchange.pool(pool, |pool| pool.listener_ended(is_complete));
+            pool.lock(|pool| pool.listener_ended(is_complete));
         }
         if old.is_needed() {
             let how = Interruption { has_missed };
-            for worker in 0..self.pools.exchange.worker_count() {
-                self.pools.exchange.post(WorkerId(worker), Mail::Unheard { pool, how });
+            for worker in 0..pool.exchange.worker_count() {
+                pool.exchange.post(WorkerId(worker), Mail::Unheard { pool: id, how });
             }
         }
+    }
+}
+
+/// Tells the clients of these requests that the listener listens for them.
+fn confirm<X: Exchange>(listener: &Listener, ready: Vec<Subscription>, pool: &mut OnePool<'_, X>) {
+    let Stage::Open { mark, .. } = &listener.stage else { return };
+    let has_missed = !pool.lock(|pool| pool.is_silent_since());
+    for Subscription { who, request, at_once, .. } in ready {
+        let (client, serial, again) = (who.client, who.serial, !at_once.is_empty());
+        let mark = mark.clone();
+        let again = again.then_some(Interruption { has_missed });
+        let mail = Mail::Listening { client, serial, request, mark, again };
+        pool.exchange.post(who.worker, mail);
     }
 }
 

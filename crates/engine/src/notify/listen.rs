@@ -170,7 +170,8 @@ impl<X: Exchange> Channels<'_, X> {
         true
     }
 
-    /// Does the same, unless an attempt has failed a short time ago.
+    /// Does the same, unless an attempt has failed a short time ago. The listener may have had the
+    /// channels of a client from a lobby before its server was prepared.
     pub(crate) fn pass_if_due(&mut self, io: &mut impl Io<X>) -> bool {
         listening(self.client).is_some_and(|own| own.retry_at <= io.now()) && self.pass(io)
     }

@@ -165,7 +165,7 @@ impl<X: Exchange> Engine<X> {
                     self.hold_refused(on, io);
                 }
                 if !notified.is_empty() {
-                    self.spread(on, &notified);
+                    self.listeners.spread(&self.servers[on], &notified, &mut self.pools.exchange);
                 }
                 self.after_replies(on, io);
             }
