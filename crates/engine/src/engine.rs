@@ -131,7 +131,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the mode in which the server is used.
     pub(crate) fn mode_of(&self, on: ServerId) -> PoolMode {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         server.mode_in(self.pools.settings(server.pool).mode)
     }
 }

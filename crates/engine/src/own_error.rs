@@ -18,6 +18,9 @@ use wire::sqlstate::{
 
 use crate::lifecycle::close_reason::CloseReason;
 
+/// The text for a client that is refused, if only the log has the reason.
+pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
+
 /// The text of a refusal when no server was free within the time.
 pub(crate) const QUERY_WAIT_TIMEOUT: &str = "query_wait_timeout";
 

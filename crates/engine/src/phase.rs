@@ -3,17 +3,18 @@
 //! phase could otherwise get another one's bytes.
 //!
 //! ```text
-//!  client  Login ─► Idle ⇄ Waiting ─► Preparing ⇄ Linked ─► Idle …
+//!  client  Login ─► Idle ⇄ Waiting ⇄ Preparing ⇄ Linked ─► Idle …
 //!            │        ▲                    │           └────► Failed (its server is lost)
 //!            │        └────────────────────┴───────────────────┘
 //!            └────► Canceling (a cancel request is a connection of its own)
 //!
 //!  server  Connecting ─► Login ─► Settling ⇄ Parked ─► Preparing ⇄ Linked ─► Settling …
 //!                                    │                     └──────────┴────► Finishing ─► Settling
-//!                                    └────► Listening, Attending
+//!                                    └────► Listening, Attending ─► Settling, Preparing
 //! ```
+//!
+//! A connection of another process, or of a lobby, goes from the first phase to its own one.
 
-use std::fmt::Debug;
 use std::ops::Deref;
 
 use crate::cancel::outcome::CancelOutcome;
@@ -161,8 +162,9 @@ mod server {
 
 #[cold]
 #[inline(never)]
-fn refuse(verb: &str, phase: &dyn Debug) -> ! {
-    panic!("{verb} is not possible in this phase: {phase:?}")
+fn refuse(verb: &str, bit: Set) -> ! {
+    // The phase itself may contain a password or a client's data.
+    panic!("{verb} is not possible in phase {}", bit.trailing_zeros())
 }
 
 impl ClientPhase {
@@ -246,7 +248,7 @@ impl Phase<ClientPhase> {
     fn enter(&mut self, verb: &str, from: Set, to: ClientPhase) {
         let bit = self.0.bit();
         if bit & from == 0 {
-            refuse(verb, &self.0);
+            refuse(verb, bit);
         }
         let old = std::mem::replace(&mut self.0, to);
         if bit & from & client::OWNING == 0 {
@@ -257,7 +259,7 @@ impl Phase<ClientPhase> {
     /// Ends the login, and returns its state.
     pub(crate) fn leave_login(&mut self) -> Login {
         let old = std::mem::replace(&mut self.0, ClientPhase::Idle);
-        let ClientPhase::Login(login) = old else { refuse("leave_login", &old) };
+        let ClientPhase::Login(login) = old else { refuse("leave_login", old.bit()) };
         *login
     }
 
@@ -375,7 +377,7 @@ impl Phase<ServerPhase> {
     fn enter(&mut self, verb: &str, from: Set, to: ServerPhase) {
         let bit = self.0.bit();
         if bit & from == 0 {
-            refuse(verb, &self.0);
+            refuse(verb, bit);
         }
         let old = std::mem::replace(&mut self.0, to);
         if bit & from & server::OWNING == 0 {
@@ -394,7 +396,7 @@ impl Phase<ServerPhase> {
     /// Ends the login, and returns its state.
     pub(crate) fn end_login(&mut self) -> ServerLogin {
         let old = std::mem::replace(&mut self.0, ServerPhase::Settling(Settling::Fresh));
-        let ServerPhase::Login(login) = old else { refuse("end_login", &old) };
+        let ServerPhase::Login(login) = old else { refuse("end_login", old.bit()) };
         *login
     }
 

@@ -66,7 +66,7 @@ impl<X: Exchange> Engine<X> {
         requester: Option<Requester>,
         io: &mut impl Io<X>,
     ) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let identity = &self.pools.view(server.pool).identity;
         self.cancels.send(on, server, requester, identity, &mut self.context, io);
     }
@@ -143,7 +143,7 @@ impl<X: Exchange> Engine<X> {
         call: Call,
         io: &mut impl Io<X>,
     ) {
-        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
+        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
         if signal::hold_back(id, client, server, call, io.now()) {
             self.find_process(id, call, io);
         }

@@ -15,7 +15,7 @@ impl<X: Exchange> Engine<X> {
             match *client.phase {
                 ClientPhase::Linked | ClientPhase::Preparing(_) => {
                     let on = client.server.expect("a linked client has a server");
-                    let server = &self.servers[on];
+                    let server = &*self.servers[on];
                     assert_eq!(server.client, Some(id), "a one-sided link");
                 }
                 ClientPhase::Idle

@@ -162,7 +162,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues after the listener's replies to LISTEN and UNLISTEN.
     pub(crate) fn listener_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let id = server.pool;
         match self.listeners.answered(server, &mut self.pools.one(id)) {
             Answered::Obeyed => self.tend_listener(id, io),

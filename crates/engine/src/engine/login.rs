@@ -8,7 +8,7 @@ use crate::admission::pool::{Grant, Pool};
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Identity, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::leave::{CONFIG_ERROR, Leaving};
+use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
 use crate::login::auth::{Asking, LoginStep};
@@ -20,7 +20,7 @@ use crate::login::door::{Door, Step, log_login_failed, no_database, not_allowed}
 use crate::login::prove::is_superuser;
 use crate::login::question::Question;
 use crate::login::steps::may_enter;
-use crate::own_error::{Cause, OwnError};
+use crate::own_error::{CONFIG_ERROR, Cause, OwnError};
 use crate::routing::Place;
 use crate::server::{Preparation, ServerPurpose};
 use crate::settings::PoolKey;
@@ -28,7 +28,7 @@ use crate::shell::{ConsoleLogin, Exchange, Io};
 use crate::values::Values;
 
 impl<X: Exchange> Engine<X> {
-    /// Returns a client that logs in.
+    /// Returns a client, which logs in unless a method of [`Door`] says otherwise.
     pub(crate) fn door(&mut self, id: ClientId) -> Door<'_, X> {
         Door {
             id,
@@ -207,7 +207,7 @@ impl<X: Exchange> Engine<X> {
     /// Asks on this server. Settings that a client has left on it are undone first.
     pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
+        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
         let LoginStep::Asking(asking) = &mut client.login_mut().step else { return };
         let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
         pair::link(id, client, on, server);
@@ -223,7 +223,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues after the server was asked to undo the settings.
     pub(crate) fn restored(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let Some(id) = server.client else { return };
         match server.own_error.take() {
             None => {
@@ -247,7 +247,7 @@ impl<X: Exchange> Engine<X> {
         answer: Result<Option<Found>, String>,
         io: &mut impl Io<X>,
     ) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let Some(id) = server.client else { return };
         pair::part(&mut self.clients[id], server);
         match &answer {

@@ -8,7 +8,7 @@ use config::PoolMode;
 
 use super::work;
 use crate::admission::pool::Parked;
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::handover::export::{Ceded, Exported, ExportedClient, RecordWriter};
@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
             }
             let mut record = writer.client(client);
             if let Some(on) = client.server {
-                let server = &self.servers[on];
+                let server = &*self.servers[on];
                 let epoch = self.pools.exchange.pool(server.pool, |pool| pool.epoch());
                 record.server = Some(writer.server(server, epoch, Some(client)));
             }
@@ -278,7 +278,7 @@ impl<X: Exchange> Engine<X> {
             self.keys.insert(key, id);
         }
         if let Some(on) = on {
-            let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
+            let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
             pair::link_again(id, client, on, server);
             server.phase.link();
             server.replication = client.replication.as_ref().map(|own| own.kind);
@@ -315,7 +315,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Option<(ServerId, u64)> {
         let AttendingRecord { is_asked, server, .. } = record;
         let id = self.import_server(server, 0, tables)?;
-        let server = &mut self.servers[id];
+        let server = &mut *self.servers[id];
         server.phase.attend(came, is_asked);
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
         if came {
@@ -423,8 +423,9 @@ impl<X: Exchange> Engine<X> {
                 }
             }
         }
+        clients.retain(|id| self.clients.contains(*id));
         for id in clients.iter().copied() {
-            let client = &self.clients[id];
+            let Some(client) = self.clients.get(id) else { continue };
             let is_preparing = matches!(*client.phase, ClientPhase::Preparing(_));
             if matches!(*client.phase, ClientPhase::Failed(_)) {
                 self.route_later(id);
@@ -435,7 +436,8 @@ impl<X: Exchange> Engine<X> {
                 self.go_on(id, io);
             }
         }
-        clients.retain(|id| matches!(*self.clients[*id].phase, ClientPhase::Idle));
+        let is_idle = |client: &Client| matches!(*client.phase, ClientPhase::Idle);
+        clients.retain(|id| self.clients.get(*id).is_some_and(is_idle));
         // The client that has waited longest comes first again.
         clients.sort_by_key(|id| self.clients[*id].request_at);
         for id in clients {

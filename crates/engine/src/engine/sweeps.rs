@@ -202,11 +202,11 @@ impl<X: Exchange> Engine<X> {
         let held =
             clients.filter_map(|(id, client)| Some((id, self.held_too_long(client, io.now())?)));
         for (id, on) in held.collect::<Vec<_>>() {
-            let server = &self.servers[on];
+            let server = &*self.servers[on];
             let (pool, epoch) = (server.pool, server.epoch);
             let is_leaving = server.doomed.is_some() || self.context.drain.is_some();
             if is_leaving || self.pools.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
-                let server = &mut self.servers[on];
+                let server = &mut *self.servers[on];
                 if let Some(view) = self.pools.views.get_mut(pool) {
                     end_hold(server, view);
                 }

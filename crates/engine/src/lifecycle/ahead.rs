@@ -34,7 +34,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         await_settings(id, client, server, Preparation::Apply, io.now());
         server.unnamed = 0;
         let mut messages = Vec::new();
@@ -45,7 +45,7 @@ impl<X: Exchange> Engine<X> {
     /// The server has answered the settings. Returns Now if replies to the request follow.
     pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let names = self.context.names.clone();
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if server.own_error.is_some() {
             if let Some(id) = server.client {
                 drop_reserved(id, &mut self.clients[id], server, io);
@@ -73,7 +73,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let Some(id) = server.client else { return };
         let Some(request) = server.phase.take_request() else { return };
         self.move_request(id, on, request, reason, io);

@@ -118,12 +118,12 @@ impl<X: Exchange> Engine<X> {
         }
         let (vars, wanted) =
             (self.context.shared_vars.share(vars), self.context.shared_vars.share(wanted));
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         server.vars = vars;
         if follows {
             self.defaults_changed(on, followed, false);
         }
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let is_otherwise = matches!(*server.phase, ServerPhase::Preparing(Preparation::Reapply));
         // Once per transaction. If the server changes the value again, the client keeps the
         // server's value.
@@ -157,7 +157,7 @@ impl<X: Exchange> Engine<X> {
     /// Deals with a server that refuses the client's values in every order.
     pub(crate) fn refused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let error = server.own_error.take().unwrap_or_default();
         let text = error.message().into_owned();
         let is_open = self.pools.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
@@ -216,7 +216,7 @@ impl<X: Exchange> Engine<X> {
         rest: &[u8],
         io: &mut impl Io<X>,
     ) {
-        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
+        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
         let pool = server.pool;
         pair::part(client, server);
         client.phase.unlink();

@@ -148,7 +148,7 @@ impl<X: Exchange> Engine<X> {
         ticket: String,
         io: &mut impl Io<X>,
     ) {
-        let server = &mut self.servers[id];
+        let server = &mut *self.servers[id];
         server.vars = welcome.vars.clone();
         server.welcome = Arc::new(welcome);
         let (pool, epoch, welcome) = (server.pool, server.epoch, server.welcome.clone());
@@ -168,7 +168,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server has no library that could report, so it cannot serve clients either.
     pub(crate) fn found_no_library(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let server = &self.servers[id];
+        let server = &*self.servers[id];
         let (pool, serial) = (server.pool, server.serial);
         io.backend_closed(pool, serial);
         self.trial_failed(pool, Proxied::NoLibrary, TRIAL_PAUSE, io.now());
@@ -369,7 +369,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         // After an online restart, no other server could come to this process's lobby.
         let may_age = !self.context.has_successor;
-        let server = &self.servers[id];
+        let server = &*self.servers[id];
         let (pool, times, process) = (server.pool, server.times, server.key.pid);
         let ServerPhase::Attending { came, asked } = *server.phase else { return };
         if !came && self.pools.exchange.pool(pool, |pool| pool.is_lobby_ceded()) {

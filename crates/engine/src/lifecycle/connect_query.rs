@@ -78,10 +78,8 @@ impl<X: Exchange> Engine<X> {
             backend::COPY_IN => Step::Failed("connect_query must not be a COPY FROM STDIN".into()),
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => {
-                    self.servers[id].own_error = Some(error);
-                    let server = &mut self.servers[id];
-                    let error = server.own_error.take();
-                    self.pools.one(server.pool).report_own_query(OwnQuery::Connect, error, io);
+                    let mut pool = self.pools.one(self.servers[id].pool);
+                    pool.report_own_query(OwnQuery::Connect, Some(error), io);
                     Step::Continue
                 }
                 Err(error) => Step::Failed(error.to_string()),

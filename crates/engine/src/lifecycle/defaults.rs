@@ -22,7 +22,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(crate) fn defaults_changed(&mut self, on: ServerId, slots: Slots, promoted: bool) {
         let names = self.context.names.clone();
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let (vars, mut welcome) = (server.vars.clone(), (*server.welcome).clone());
         if promoted {
             welcome.learn(RECOVERY, b"off", &names);
@@ -39,7 +39,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server has no client, and the session of the last one was discarded.
     pub(crate) fn defaults_restored(&mut self, on: ServerId) {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let is_same = server.vars.tracked().eq(server.welcome.vars.tracked());
         if !is_same && self.pools.settings(server.pool).connect_query.is_empty() {
             self.defaults_changed(on, Slots::ALL, false);
@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn renew_welcome(&mut self, on: ServerId, welcome: Welcome) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if server.welcome.is(&welcome) {
             return;
         }

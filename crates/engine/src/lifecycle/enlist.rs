@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
     /// Ends the session on a server that nobody uses, and gives its backend a ticket.
     pub(crate) fn enlist(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let ticket = new_ticket(&self.context.config, io);
-        let server = &mut self.servers[id];
+        let server = &mut *self.servers[id];
         server.phase.settle(Settling::Enlist);
         let session = server.session.own();
         let Some(ahead) = &session.ahead else {
@@ -50,7 +50,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The backend has its ticket, and comes to the lobby now.
     pub(crate) fn enlisted(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let server = &mut self.servers[id];
+        let server = &mut *self.servers[id];
         server.clear_session();
         let (pool, epoch) = (server.pool, server.epoch);
         let session = server.session.own();

@@ -21,14 +21,11 @@ use crate::notify::listen::end_listening;
 use crate::operator::failures::ServerFailure;
 use crate::operator::transactions::Transactions;
 use crate::operator::waits::WaitDetail;
-use crate::own_error::{Cause, OwnError, judges_user, login_failing};
+use crate::own_error::{CONFIG_ERROR, Cause, OwnError, judges_user, login_failing};
 use crate::phase::Phase;
 use crate::relay::kept_request::QUESTIONS_MAX;
 use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose, Settling};
 use crate::shell::{Event, Exchange, Io, Mail};
-
-/// The text for a client that is refused, if only the log has the reason.
-pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
 
 /// The way in which a client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +157,7 @@ impl<X: Exchange> Engine<X> {
     fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
         if let Some(on) = self.clients[id].server {
             let client = &mut self.clients[id];
-            let server = &mut self.servers[on];
+            let server = &mut *self.servers[on];
             cut_transaction(client, server, &mut self.transactions, io.now());
         }
         let client = self.clients.remove(id);
@@ -201,7 +198,7 @@ impl<X: Exchange> Engine<X> {
             in_message: client.stream.is_mid_message(),
             had_settings: client.vars.has_untracked(),
         };
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         server.lose_client(client.serial);
         let serial = server.serial;
         self.work.push_back(Work::TakeBack { server: on, serial, left });
@@ -210,7 +207,7 @@ impl<X: Exchange> Engine<X> {
     /// Decides what happens to a server whose client has left.
     pub(crate) fn take_back(&mut self, on: ServerId, left: Left, io: &mut impl Io<X>) {
         let Left { cancels, in_message, had_settings } = left;
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         match *server.phase {
             // Weir's own query is running, and the client has sent nothing: wait for the reply.
             ServerPhase::Preparing(ref step)
@@ -265,7 +262,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         self.release_lost(id);
-        let server = &self.servers[id];
+        let server = &*self.servers[id];
         match *server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.open_failed(id, reason, None, io);
@@ -291,7 +288,7 @@ impl<X: Exchange> Engine<X> {
                 let (client, pool) = (server.client, server.pool);
                 let was_idle = server.times.asked_at > server.times.released_at;
                 if let Some(client) = client {
-                    self.clients[client].lose_server();
+                    pair::part(&mut self.clients[client], &mut *self.servers[id]);
                 }
                 self.close_server(id, reason, io);
                 if let Some(client) = client {
@@ -319,13 +316,16 @@ impl<X: Exchange> Engine<X> {
     /// returns to its place in the queue. Its statement may have caused the loss, so no server is
     /// asked about it again.
     fn lose_prepared(&mut self, id: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
-        let server = &self.servers[id];
+        let server = &*self.servers[id];
         let (client, pool) = (server.client, server.pool);
         let is_statement = matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm));
         if let (Some(client), true) = (client, is_statement) {
             let client = &mut self.clients[client];
             client.resent = true;
             client.extended.get_or_insert_default().questions = QUESTIONS_MAX;
+        }
+        if let Some(client) = client {
+            pair::part(&mut self.clients[client], &mut *self.servers[id]);
         }
         self.close_server(id, reason, io);
         if let Some(client) = client {
@@ -343,7 +343,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let in_message = self.servers[on].stream.is_mid_message();
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         cut_transaction(client, server, &mut self.transactions, io.now());
         pair::part(client, server);
         if in_message {
@@ -355,7 +355,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes a server that has announced its end. Its client has already received that message.
     pub(crate) fn server_left(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if let Some(id) = server.client {
             pair::part(&mut self.clients[id], server);
             self.drop_client(id, Leaving::Refused(Cause::ServerLost, CloseReason::Lost.text()), io);
@@ -369,7 +369,6 @@ impl<X: Exchange> Engine<X> {
         let worker = self.context.worker;
         let client = &mut self.clients[id];
         let ClientPhase::Preparing(waiter) = *client.phase else { return };
-        client.lose_server();
         let values = client.digest();
         // A client that had not waited before joins the end of the queue.
         let has_waited = waiter.ticket != 0;

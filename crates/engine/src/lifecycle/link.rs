@@ -126,7 +126,7 @@ impl<X: Exchange> Engine<X> {
             return Readable::NotYet;
         }
         if self.has_another_role(id, server) {
-            return self.refuse_server(id, server, CloseReason::RoleChanged.into(), io);
+            return self.bar_from(id, server, CloseReason::RoleChanged.into(), io);
         }
         let (half, user) = (&*self.servers[server], &self.clients[id].identity.user);
         if half.own_keys
@@ -134,9 +134,9 @@ impl<X: Exchange> Engine<X> {
         {
             let settings = self.pools.settings(half.pool);
             remark_own_keys(id, &self.clients[id], settings, io);
-            return self.refuse_server(id, server, no_keys(), io);
+            return self.bar_from(id, server, no_keys(), io);
         }
-        let (client, half) = (&mut self.clients[id], &mut self.servers[server]);
+        let (client, half) = (&mut self.clients[id], &mut *self.servers[server]);
         pair::link(id, client, server, half);
         let pool = half.pool;
         let waiter = client.phase.prepare(Waiter::served(id, pool, now));
@@ -154,7 +154,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Disconnects a client that may not use this server. The server goes to another one.
     #[cold]
-    fn refuse_server(
+    fn bar_from(
         &mut self,
         id: ClientId,
         on: ServerId,
@@ -170,7 +170,7 @@ impl<X: Exchange> Engine<X> {
     /// Does everything that must be known or done before the client's bytes may be forwarded.
     pub(crate) fn prepare(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let client = &self.clients[id];
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         if !client.is_welcomed() && self.mode_of(on) != PoolMode::Session {
             // The client only waited for a first server to exist: it is welcomed without keeping
             // it.
@@ -238,7 +238,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues the preparation after a reply to Weir's own message.
     pub(crate) fn prepared(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let ServerPhase::Preparing(step) = &*server.phase else { return };
         if let Preparation::TellPrincipal(_) = step {
             return self.principal_told(on, io);
@@ -267,7 +267,7 @@ impl<X: Exchange> Engine<X> {
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, io),
             Preparation::Check if server.own_error.is_some() || !server.is_clean() => {
-                let server = &mut self.servers[on];
+                let server = &mut *self.servers[on];
                 let error = server.own_error.take();
                 self.pools.one(server.pool).report_own_query(OwnQuery::Check, error, io);
                 return self.lose_server(on, CloseReason::CheckFailed, io);
@@ -325,7 +325,7 @@ impl<X: Exchange> Engine<X> {
             return self.begin_again(id, on, io);
         }
         let tracks = self.pools.settings(self.servers[on].pool).tracks_statements(self.mode_of(on));
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         server.phase.link();
         server.stages.apply(io.now());
         let client = &mut self.clients[id];
@@ -392,7 +392,7 @@ impl<X: Exchange> Engine<X> {
     /// Takes the server back from its client.
     pub(crate) fn unlink(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let client = &mut self.clients[id];
-        pair::take_back(client, &mut self.servers[on]);
+        pair::release(client, &mut self.servers[on]);
         client.resent = false;
         client.phase.unlink();
         if !client.stream.held.is_empty() {
@@ -412,7 +412,7 @@ impl<X: Exchange> Engine<X> {
     /// or pass it on.
     pub(crate) fn free(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let flushed = io.server_flushed(on);
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         server.phase.settle(Settling::Fresh);
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, io);
@@ -436,13 +436,13 @@ impl<X: Exchange> Engine<X> {
                 return self.forget_session(on, io);
             }
         }
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let (pool, is_foreign) = (server.pool, server.has_foreign_settings());
         let settings = self.pools.settings(pool);
         let mode = self.servers[on].mode_in(settings.mode);
         if settings.resets(mode) {
             let reset = settings.reset_query.clone();
-            let server = &mut self.servers[on];
+            let server = &mut *self.servers[on];
             if is_foreign && mode == PoolMode::Auto {
                 // Weir would not know which of the settings that query leaves.
                 server.doubt_settings();
@@ -468,7 +468,7 @@ impl<X: Exchange> Engine<X> {
         if let ServerPhase::Settling(step) = &*self.servers[on].phase
             && let Some(query) = step.own_query()
         {
-            let server = &mut self.servers[on];
+            let server = &mut *self.servers[on];
             let error = server.own_error.take();
             self.pools.one(server.pool).report_own_query(query, error, io);
         }
@@ -478,7 +478,7 @@ impl<X: Exchange> Engine<X> {
     /// Makes the server available: none of Weir's own queries is under way either.
     pub(crate) fn settled(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         debug_assert!(server.client.is_none() && server.is_clean());
         if server.own_error.is_some() {
             return self.reset_failed(on, CloseReason::ResetFailed, io);
@@ -492,7 +492,7 @@ impl<X: Exchange> Engine<X> {
         if discards || resets && resets_all(&self.pools.settings(pool).reset_query) {
             self.defaults_restored(on);
         }
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if server.cancel.is_some() {
             server.phase.settle(Settling::Cancel);
             return;
@@ -506,7 +506,7 @@ impl<X: Exchange> Engine<X> {
         if self.servers[on].changes.is_some() && self.explain(on, io) {
             return;
         }
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if server.has_traces() {
             return match matches!(*server.phase, ServerPhase::Settling(Settling::Forget)) {
                 true => self.session_forgotten(on, io),

@@ -128,7 +128,7 @@ impl<X: Exchange> Engine<X> {
         if !is_limited && self.resend_kept(on, reason, io) == Resend::Done {
             return;
         }
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         if let Some(id) = server.client {
             let settings = self.pools.settings(server.pool);
             if is_loss(reason) && outlives(&self.clients[id], server, settings) {
@@ -152,7 +152,7 @@ impl<X: Exchange> Engine<X> {
         let in_copy = self.servers[on].ledger.in_copy();
         let (status, unanswered) = (loss.status_after(), loss.unanswered);
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         roll_back_values(id, client, server, &self.context.names, io);
         if loss.is_unknown() {
             self.suppose_writes(&[id], io);
@@ -178,7 +178,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         cut_transaction(client, server, &mut self.transactions, io.now());
         self.part(id, on);
         self.close_server(on, reason, io);
@@ -201,7 +201,7 @@ impl<X: Exchange> Engine<X> {
     /// effect.
     fn part(&mut self, id: ClientId, on: ServerId) {
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let statements = &mut server.statements;
         let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.abandon(&mut |entry| {
@@ -217,7 +217,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let unanswered = server.ledger.unanswered();
         // The refusal was held until its cause is known, and the whole batch has had no effect.

@@ -295,7 +295,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let purpose = self.servers[id].login_mut().purpose.take();
         let was_for = purpose.as_ref().and_then(ServerPurpose::client);
-        let server = &self.servers[id];
+        let server = &*self.servers[id];
         let has_left = was_for.is_some() && server.client.is_none();
         let is_closed = |pool: &mut Pool<_>| matches!(pool.gate(), Gate::Closed(_));
         if has_left || self.pools.exchange.pool(server.pool, is_closed) {
@@ -319,7 +319,7 @@ impl<X: Exchange> Engine<X> {
             backend::AUTHENTICATION => {
                 let is_trusted =
                     self.context.config.global.server_tls_sslmode == SslMode::VerifyFull;
-                let server = &mut self.servers[id];
+                let server = &mut *self.servers[id];
                 let view = self.pools.views.get(server.pool);
                 let settings = &view.expect("a worker knows its servers' pools").settings;
                 let login = server.login_mut();
@@ -329,7 +329,7 @@ impl<X: Exchange> Engine<X> {
             backend::PARAMETER_STATUS => self.learn_parameter(id, body, io),
             backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
                 Ok(key) => {
-                    let server = &mut self.servers[id];
+                    let server = &mut *self.servers[id];
                     server.key = CancelKey { pid: key.pid, secret: key.secret.into() };
                     Step::Continue
                 }
@@ -380,7 +380,7 @@ impl<X: Exchange> Engine<X> {
     /// read before a client gets the server.
     fn opened(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
         let now = io.now();
-        let server = &mut self.servers[id];
+        let server = &mut *self.servers[id];
         let login = server.phase.end_login();
         let (pool, epoch) = (server.pool, server.epoch);
         let ahead = Ahead::of_login(&login);
@@ -434,7 +434,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(refusals) = refusals {
             self.pools.one(pool).logins_work_again(&refusals, io);
         }
-        let server = &mut self.servers[id];
+        let server = &mut *self.servers[id];
         server.vars = welcome.vars.clone();
         server.welcome = welcome;
         server.own_keys = own_keys;
@@ -464,7 +464,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let pool = self.servers[id].pool;
-        pair::part(&mut self.clients[client], &mut self.servers[id]);
+        pair::part(&mut self.clients[client], &mut *self.servers[id]);
         if challenged {
             self.begin_use(id, rest, io);
             self.proven(client, pool, io);

@@ -23,7 +23,7 @@ pub(crate) fn link_again(id: ClientId, client: &mut Client, on: ServerId, server
 
 /// Takes the server from the client, which has used it.
 #[inline]
-pub(crate) fn take_back(client: &mut Client, server: &mut Server) {
+pub(crate) fn release(client: &mut Client, server: &mut Server) {
     client.server = None;
     server.lose_client(client.serial);
 }

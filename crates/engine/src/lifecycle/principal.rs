@@ -81,7 +81,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Reads the completed answer.
     pub(crate) fn principal_told(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let error = server.own_error.take();
         let newcomer = server.phase.end_question();
         let Some((answer, newcomer)) = newcomer else { return };
@@ -93,9 +93,11 @@ impl<X: Exchange> Engine<X> {
         if is_changed {
             self.principal_changed(pool, io);
         }
-        match self.servers[on].doomed {
+        let server = &*self.servers[on];
+        match server.doomed {
             Some(reason) => self.close_server(on, reason, io),
-            None => self.place(on, io),
+            None if server.is_clean() => self.place(on, io),
+            None => self.close_server(on, CloseReason::GotDirty, io),
         }
         self.work.extend(newcomer.map(Work::Checked));
     }
@@ -107,7 +109,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let (pool, opened_at) = (server.pool, server.times.opened_at);
         let newcomer = server.phase.end_question().and_then(|(_, newcomer)| newcomer);
         self.pools.exchange.pool(pool, |pool| pool.ask_another(opened_at, io.now()));

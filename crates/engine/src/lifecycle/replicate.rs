@@ -62,7 +62,7 @@ impl<X: Exchange> Engine<X> {
         let (pool, epoch) = (self.servers[on].pool, self.servers[on].epoch);
         self.pools.exchange.pool(pool, |pool| pool.opened(epoch));
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let since = client.phase.prepared_since().unwrap_or(now);
         server.replication = client.replication.as_ref().map(|asked| asked.kind);
         server.vars = welcome.vars.clone();

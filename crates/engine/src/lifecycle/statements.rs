@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
         if missing.peek().is_none() {
             return self.ready(id, on, io);
         }
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         server.phase.prepare(Preparation::Statements);
         let missing = missing.map(|one| &*one.value);
         server.send_own_queries(on, missing, &mut self.context, io);
@@ -49,7 +49,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if server.own_error.take().is_none() {
             let prepared = self.clients[id].vars.prepared.clone();
             server.vars.change(|vars| vars.prepared = prepared);
@@ -72,7 +72,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let left = server.phase.probe().and_then(Option::take).and_then(|probe| probe.finish());
         let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
         let Some(there) = there else {

@@ -272,7 +272,8 @@ impl Login {
 
     /// Is it the user that runs Weir, who may use the console?
     pub(crate) fn runs_weir(&self) -> bool {
-        self.peer.same_user && self.requested.user == "pgbouncer"
+        // `auth_query` may have named another user.
+        self.peer.same_user && self.requested.user == "pgbouncer" && !self.asked
     }
 
     /// Takes the password that a login to PostgreSQL is to prove, and the pool for it.

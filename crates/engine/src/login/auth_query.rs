@@ -17,13 +17,13 @@ use config::{AuthType, needs_no_search_path};
 use wire::frontend;
 
 use crate::ids::{Identity, Micros};
-use crate::lifecycle::leave::CONFIG_ERROR;
 use crate::login::auth::{Login, LoginStep};
 use crate::login::auth_answer::{AuthAnswer, Found};
 use crate::login::console::is_console;
 use crate::login::door::{Door, Step};
 use crate::login::question::Question;
 use crate::operator::remarks::remark;
+use crate::own_error::CONFIG_ERROR;
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, Server};
 use crate::session::carried::Order;

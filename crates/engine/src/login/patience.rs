@@ -35,7 +35,7 @@ impl<X: Exchange> Door<'_, X> {
         may
     }
 
-    /// Counts a wrong proof of the client.
+    /// Counts a wrong proof of the client. Does nothing if the client has logged in.
     pub(crate) fn note_wrong_proof(&mut self, now: Micros) {
         let delay = failure_delay(&self.context.config);
         let Some(login) = self.client.phase.login_mut() else { return };

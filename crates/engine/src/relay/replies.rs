@@ -93,7 +93,7 @@ impl<X: Exchange> Engine<X> {
     #[inline(always)]
     fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id));
         let Some(view) = self.pools.views.get_mut(server.pool) else { return Passed::All };

@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Option<Ran> {
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let view = self.pools.views.get_mut(server.pool)?;
         view.stats.received += input.bytes.len() as u64;
         let input = input.all();
@@ -261,13 +261,13 @@ impl<X: Exchange> Engine<X> {
     /// The client needs no server yet: it has sent part of a message, or messages that Weir answers
     /// itself. Other clients may have the server until more arrives.
     pub(crate) fn give_back_unused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let keeps = server.replication.is_some() || self.mode_of(on) == PoolMode::Session;
         if !server.is_clean() || keeps || self.clients[id].stream.is_mid_message() {
             return;
         }
         // The traces were not examined while the client was in the middle of a message.
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         doubt_changed_values(&self.clients[id], server, &self.context.names);
         if server.has_traces() {
             return self.judge(id, on, io);

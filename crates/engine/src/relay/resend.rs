@@ -100,7 +100,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) -> Resend {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let Some(id) = server.client else { return Resend::NotPossible };
         if !server.may_be_replaced() || !may_resend(&self.clients[id], server, self.mode_of(on)) {
             return Resend::NotPossible;
@@ -138,7 +138,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         answer_due(id, &mut self.servers[on], io);
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let statements = &mut server.statements;
         let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.abandon(&mut |entry| {
@@ -161,7 +161,7 @@ impl<X: Exchange> Engine<X> {
     /// until the cause is known.
     pub(crate) fn hold_refused(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let Some(id) = server.client else { return };
         server.phase.ask(Preparation::Unwind);
         server.times.asked_at = now;
@@ -196,7 +196,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let now = io.now();
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let kept = &mut **server.kept.get_or_insert_default();
         let refused = Refused {
             error: changed_result(),
@@ -233,7 +233,7 @@ impl<X: Exchange> Engine<X> {
     /// The server is ready for the next message: the refused batch, if any, is over. Prepares the
     /// statement again, or its current meaning.
     pub(crate) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io<X>) {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
         let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
         let client = &self.clients[id];
@@ -248,7 +248,7 @@ impl<X: Exchange> Engine<X> {
         if server.statements.since(statement.id).is_none() {
             self.make_room(on, io);
         }
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let kept = server.kept.as_deref_mut();
         if let Some(used) = kept.and_then(|kept| kept.outline.uses.as_mut()) {
             used.statement = statement.clone();
@@ -305,7 +305,7 @@ impl<X: Exchange> Engine<X> {
     /// once more, or if it may go on with other messages.
     pub(crate) fn renewed(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let serial = self.context.next_serial();
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let failed = server.own_error.take().is_some();
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else {
             return Readable::NotYet;

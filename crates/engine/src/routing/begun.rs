@@ -72,7 +72,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         server.own_error = None;
         // The texts may have set something for the transaction.
         server.context_changed = true;

@@ -110,7 +110,7 @@ impl<X: Exchange> Engine<X> {
         let client = &self.clients[id];
         let (pool, serial) = (client.pool, client.serial);
         let is_held = client.server.is_some_and(|on| {
-            let server = &self.servers[on];
+            let server = &*self.servers[on];
             let is_at_rest = server.ledger.is_at_rest() && server.status == b'I';
             is_at_rest && server.keeps_only_numbers() && !self.is_reader(on)
         });

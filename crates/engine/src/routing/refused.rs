@@ -53,7 +53,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Judged {
         let mode = self.mode_of(on);
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let joined = server.stream.take_joined(bytes);
         let is_held = joined.is_some();
         let outline = server.kept.as_deref().map(|kept| &kept.outline);
@@ -91,18 +91,18 @@ impl<X: Exchange> Engine<X> {
     /// writer. The reader has this transaction status then.
     #[cold]
     pub(crate) fn ask_writer(&mut self, on: ServerId, status: u8, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else { return };
         let request = std::mem::take(&mut kept.bytes);
         let outline = std::mem::take(&mut kept.outline);
         answer_due(id, &mut self.servers[on], io);
         self.count_refused(id);
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         for entry in server.ledger.last_sent_first() {
             undo_for_client(entry, client);
         }
-        pair::take_back(client, server);
+        pair::release(client, server);
         server.phase.finish();
         client.take_back(&request);
         if let Some(opening) = outline.opening {

@@ -24,15 +24,15 @@ impl<X: Exchange> Engine<X> {
     /// keeps it only because it may ask for a drawn number. The client loses that number and nothing
     /// else, so it is not told.
     pub(crate) fn release_lost(&mut self, on: ServerId) {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let Some(id) = server.client else { return };
         if !server.is_only_held(&self.clients[id]) {
             return;
         }
         // The client has not been asked whether it wants the number, so nothing is learnt.
         self.servers[on].take_hold();
-        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
-        pair::take_back(client, server);
+        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
+        pair::release(client, server);
         client.resent = false;
         client.phase.unlink();
         server.phase.finish();

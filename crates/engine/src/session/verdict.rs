@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         // After a cancel request the client is held back until there is a verdict.
         let is_held = matches!(*self.clients[id].phase, ClientPhase::Preparing(_));
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let signs = server.session.traces.signs;
         server.context_changed = server.session.traces.put_off;
         server.session.own().may_set = server.context_changed;
@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if server.cancel.is_some() {
             return await_cancel(id, client, server, now);
         }
@@ -90,7 +90,7 @@ impl<X: Exchange> Engine<X> {
             return self.probed(on, io);
         }
         // A report does not list lent statements.
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let topics = Topics {
             settings: asks && signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
             objects: hears
@@ -116,7 +116,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Once the probe is answered, the lent statements are deallocated.
     fn take_lent_back(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         if server.session.lent.is_empty() {
             return;
         }
@@ -137,14 +137,14 @@ impl<X: Exchange> Engine<X> {
         question: &[u8],
         io: &mut impl Io<X>,
     ) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         server.phase.ask(step(Some(Box::new(Probe::new(topics)))));
         self.send_own_query(on, question, io);
     }
 
     /// Takes what the probe and the server's report tell of the session; `None` if they do not.
     fn take_left(&mut self, id: ClientId, on: ServerId) -> Option<Left> {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let error = server.own_error.take();
         let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
         let told = server.session.state_report.as_ref().map(|report| report.state());
@@ -173,7 +173,7 @@ impl<X: Exchange> Engine<X> {
             self.explain_changes(id, on, left, io);
         }
         let is_known = left.is_some();
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let view =
             self.pools.views.get_mut(server.pool).expect("a worker knows its servers' pools");
         let unseen = take_events(self.clients[id].serial, server, view, is_known);
@@ -192,7 +192,7 @@ impl<X: Exchange> Engine<X> {
                 forget_deallocated(&mut self.clients[id], &lent, &left);
                 let changed = self.take_over(id, on, (traces, named.as_deref()), &left, io);
                 let schema = self.pools.exchange.schema();
-                let server = &self.servers[on];
+                let server = &*self.servers[on];
                 let view = self.pools.views.get_mut(server.pool);
                 let view = view.expect("a worker knows its servers' pools");
                 judge_functions(server, view, schema, traces, changed, left.pins, now);
@@ -214,11 +214,11 @@ impl<X: Exchange> Engine<X> {
                 view.into_iter().for_each(|view| view.history.forget_candidates());
             }
         }
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let view = self.pools.views.get(server.pool);
         let may_hide = view.is_some_and(|view| may_hide_settings(server, view, traces));
         if pins.is_empty() {
-            let server = &mut self.servers[on];
+            let server = &mut *self.servers[on];
             server.session.own().pinned = None;
             if may_hide {
                 // The session is discarded.
@@ -229,7 +229,7 @@ impl<X: Exchange> Engine<X> {
         if may_hide {
             self.servers[on].doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let view = self.pools.views.get(server.pool).expect("a worker knows its servers' pools");
         pin(server, view, pins, traces.knows_text, io);
         let readable = match is_known {
@@ -249,7 +249,7 @@ impl<X: Exchange> Engine<X> {
     /// Tracked parameters have changed. If the session has set them, they are the client's. Otherwise
     /// the server's default has changed, and a client with a value of its own keeps that value.
     fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io<X>) {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let Some(report) = &server.session.state_report else { return };
         let changed = report.changed();
         if changed == Slots::default() {
@@ -316,7 +316,7 @@ impl<X: Exchange> Engine<X> {
         }
         let channels = left.channels.as_ref();
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let channels = channels.map(|there| portable_channels(client, server, there, left.pins));
         let startup = client.session_mut().startup.clone();
         let session = server.session.own();

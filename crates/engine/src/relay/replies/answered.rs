@@ -17,7 +17,7 @@ use crate::shell::{Exchange, Io};
 impl<X: Exchange> Engine<X> {
     /// All received bytes are handled. Decides what the server does next.
     pub(super) fn after_replies(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if matches!(*server.phase, ServerPhase::Finishing) && server.ledger.awaits_message() {
             // The server waits for a message that no client will send. Until then it ignores cancel
             // requests.
@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
     /// The client's next message may have waited for an answer that has now arrived.
     #[cold]
     pub(super) fn go_on_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &self.servers[on];
+        let server = &*self.servers[on];
         let Some(id) = server.client else { return };
         if server.phase.is_signaling()
             && server.ledger.last().is_none()
@@ -78,7 +78,7 @@ impl<X: Exchange> Engine<X> {
     /// server may have sent something that answers no query, such as a NOTICE.
     pub(crate) fn query_done(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let Some(id) = server.client else { return };
         let Some(view) = self.pools.views.get_mut(server.pool) else { return };
         let client = &mut self.clients[id];

@@ -39,7 +39,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(super) fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let is_reader = self.is_reader(on);
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         if server.status == b'I' {
             // The client may begin its next transaction before that message ends.
             server.leave_unjudged();

@@ -144,7 +144,7 @@ impl<X: Exchange> Engine<X> {
         io: &impl Io<X>,
     ) -> Due {
         let client = &self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let shows = self.context.config.global.server_client_address;
         let address = address_to_show(id, client, server, shows, io);
         let mut restoring = None;
@@ -207,7 +207,7 @@ impl<X: Exchange> Engine<X> {
                 match request {
                     Some(request) => {
                         let client = &mut self.clients[id];
-                        let server = &mut self.servers[on];
+                        let server = &mut *self.servers[on];
                         if let Some(ahead) = server.ahead_mut() {
                             ahead.sent(restoring.before);
                         }
@@ -230,7 +230,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let client = &mut self.clients[id];
-        let server = &mut self.servers[on];
+        let server = &mut *self.servers[on];
         let sql = restoring.undo(server);
         if let Some(own) = &mut client.extended {
             own.rewound = false;
