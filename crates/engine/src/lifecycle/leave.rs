@@ -288,7 +288,7 @@ impl<X: Exchange> Engine<X> {
                 let (client, pool) = (server.client, server.pool);
                 let was_idle = server.times.asked_at > server.times.released_at;
                 if let Some(client) = client {
-                    pair::part(&mut self.clients[client], &mut *self.servers[id]);
+                    pair::part(&mut self.clients[client], &mut self.servers[id]);
                 }
                 self.close_server(id, reason, io);
                 if let Some(client) = client {
@@ -325,7 +325,7 @@ impl<X: Exchange> Engine<X> {
             client.extended.get_or_insert_default().questions = QUESTIONS_MAX;
         }
         if let Some(client) = client {
-            pair::part(&mut self.clients[client], &mut *self.servers[id]);
+            pair::part(&mut self.clients[client], &mut self.servers[id]);
         }
         self.close_server(id, reason, io);
         if let Some(client) = client {

@@ -464,7 +464,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let pool = self.servers[id].pool;
-        pair::part(&mut self.clients[client], &mut *self.servers[id]);
+        pair::part(&mut self.clients[client], &mut self.servers[id]);
         if challenged {
             self.begin_use(id, rest, io);
             self.proven(client, pool, io);

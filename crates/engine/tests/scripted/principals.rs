@@ -112,6 +112,26 @@ pub(crate) fn clients_of_a_former_role_leave() {
 }
 
 #[test]
+pub(crate) fn a_server_that_answers_in_a_transaction_is_nobodys() {
+    for status in ['T', 'E'] {
+        let rig = asking(1, |_| {});
+        let old = first(&rig);
+        rig.wait(2);
+        let new = rig.connect();
+        new.say_hello(&[]);
+        is_asked(&rig.server(0));
+        let mut answer = told("17 5", "17 5");
+        *answer.last_mut().unwrap() = ready(status);
+        rig.server(0).send(answer);
+        assert!(!rig.server(0).is_open());
+        new.expect_welcome(&[]);
+        old.send([query("one")]);
+        rig.server(1).answers("one");
+        old.expect([done("OK")]);
+    }
+}
+
+#[test]
 pub(crate) fn a_dropped_role_has_no_servers() {
     let rig = asking(1, |_| {});
     let old = first(&rig);
