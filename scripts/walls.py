@@ -21,6 +21,7 @@ BOUNDS = {
     "files outside engine/ that name Engine": 29,
     "methods of Engine": 369,
     "files outside lifecycle/pair that link a client and a server": 0,
+    "files outside phase that replace a phase": 0,
     "imports from a higher layer": 38,
 }
 
@@ -43,6 +44,8 @@ MACHINES = """
 METHOD = re.compile(r"\bfn\s+(\w+)")
 LINK = re.compile(r"\b(?:client|half|self)\w*(?:\(\w+\)|\[\w+\])?\.server\s*=[^=>]|"
                   r"\b(?:server|half|self)\w*(?:\(\w+\)|\[\w+\])?\.client(?:\s*=[^=>]|\.take\()")
+
+PHASE = re.compile(r"\.phase\s*=[^=>]|mem::(?:swap|replace|take)\(\s*&mut [\w.\[\]]+\.phase\b")
 
 
 def layer(file: str) -> int:
@@ -82,6 +85,8 @@ def main() -> int:
         "files outside lifecycle/pair that link a client and a server":
             [file for file, text in sources.items()
              if file != "lifecycle/pair" and LINK.search(text)],
+        "files outside phase that replace a phase":
+            [file for file, text in sources.items() if file != "phase" and PHASE.search(text)],
         "imports from a higher layer":
             [f"{LAYERS[layer(file)]} {file} uses {LAYERS[layer(used)]} {used}"
              for file, others in imports(modules).items() if file != "lib"

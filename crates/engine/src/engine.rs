@@ -1,11 +1,15 @@
 //! One worker's clients, servers and pools, and access to them.
 //!
 //! `events` receives the events of the shell and passes each to one machine. `work` has the queue
-//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers,
-//! `orders` carries out an operator's orders, `cancels` carries out cancel requests and signals,
-//! `listeners` moves LISTEN from servers to listening connections, `look` reads the connections for
-//! an operator and the shell, `invariants` checks them in tests. `tables` has the clients and the
-//! servers, `views` caches the pools. The machines are in the folders beside this one.
+//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers.
+//!
+//! The machines are in the folders beside this one. They see one connection, and tell what follows
+//! from it. These files carry it out: `login` (logins), `cancels` (cancel requests and signals),
+//! `listeners` (moves LISTEN from servers to listening connections), `restart` (an online restart),
+//! `orders` (an operator's orders), `sweeps` (work on all connections that something concerns).
+//!
+//! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
+//! all of these for an operator and the shell, `invariants` checks them in tests.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@
 //! | a client of a backend that is | the backend gets the descriptor again, if it waits for it |
 //! | a client that a backend has just returned | after a second, the message counts as lost |
 //! | a backend without its server | it is dismissed: it ends as soon as it has no client |
-//! | a question of a backend that has no such client any more | an earlier process has answered it |
+//! | a message about a client that its backend does not have any more | it is ignored: an earlier process has dealt with it |
 
 use engine::ids::Micros;
 
@@ -46,6 +46,8 @@ impl Service {
         for line in (0..lobby.room.backends()).filter(|line| line_of(*line).is_none()) {
             lobby.room.leave(line);
         }
+        // Backends with clients that nobody knows.
+        let mut strangers = Vec::new();
         for place in 0..lobby.room.places() {
             let lobby = &mut self.lobbies[at];
             let word = lobby.room.word(place);
@@ -58,7 +60,10 @@ impl Service {
                     lobby.room.clear(place);
                 }
                 (State::Free, _) => {}
-                _ if !is_seated => lobby.room.free(place),
+                _ if !is_seated => {
+                    strangers.extend(owner.and_then(|(_, number)| number));
+                    lobby.room.free(place);
+                }
                 (State::Armed, _) => lobby.room.arm_anew(place),
                 (_, Some((line, None))) => match lobby.room.reclaim(line, place) {
                     Loss::None => {}
@@ -82,7 +87,7 @@ impl Service {
         self.lobbies[at].guests.find_free_places();
         for number in self.lobbies[at].lines.iter().flatten() {
             if let Some(role) = &mut self.backends[*number].role {
-                role.is_inherited = true;
+                role.is_inherited = !strangers.contains(number);
             }
         }
         self.dismiss_closed(at);

@@ -35,7 +35,8 @@ pub(super) struct Role {
     pub(super) is_closed: bool,
     /// It has got the lobby.
     pub(super) is_welcome: bool,
-    /// Its messages may be for a process that was killed, which has dealt with them.
+    /// Its messages about clients that it does not have may be for a process that was killed, which
+    /// has dealt with them.
     pub(super) is_inherited: bool,
     pub(super) home: Home,
 }
