@@ -23,6 +23,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "lifecycle/lost.rs",
             "is_harmless: refused.is_some() || «server.has_harmless_request()»,",
             "self.pools
+                    .views
                     .get(server.pool)
                     .is_some_and(|view| view.place != crate::routing::Place::Writer)
                     || server.has_harmless_request()",
@@ -64,7 +65,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_request_in_a_transaction_is_told_at_once",
         changes: &[change(
             "lifecycle/failed.rs",
-            "self.client_mut(id).while_waiting.fails = «true»;",
+            "self.clients[id].while_waiting.fails = «true»;",
             "false",
         )],
     },
@@ -104,7 +105,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_lost_parameter_returns",
         changes: &[change(
             "lifecycle/lost.rs",
-            "roll_back_values(id, client, server, &self.names, io);",
+            "roll_back_values(id, client, server, &self.context.names, io);",
             "",
         )],
     },
@@ -138,7 +139,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A refusal outlives its client",
         seen_in: "Weir, in seed 513,742",
         noticed_by: "outdated::a_client_that_leaves_meanwhile_leaves_no_refusal",
-        changes: &[change("server.rs", "kept.refused = None;", "")],
+        changes: &[change("lifecycle/pair.rs", "kept.refused = None;", "")],
     },
     Mutant {
         name: "KeepsForeignEars",

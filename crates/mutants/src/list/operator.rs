@@ -13,9 +13,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "let server = «&mut *self.servers[on]»; if matches!(*server.phase, \
                  ServerPhase::Finishing) && server.ledger.awaits_message()",
             r#"{
-                    let pool = self.server(on).pool;
-                    let size = self.settings(pool).size;
-                    if self.exchange.pool(pool, |pool| pool.counts().0 > size) {
+                    let pool = self.servers[on].pool;
+                    let size = self.pools.settings(pool).size;
+                    if self.pools.exchange.pool(pool, |pool| pool.counts().0 > size) {
                         return self.lose_server(on, crate::lifecycle::close_reason::CloseReason::TooMany, io);
                     }
                     &mut *self.servers[on]
@@ -55,7 +55,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "engine/orders.rs",
             "let server = «self.servers.remove(id)»; \
-                 let identity = self.view(server.pool).identity.clone(); \
+                 let identity = self.pools.view(server.pool).identity.clone(); \
                  log_server_closing(id, &server, &identity, why, io);",
             "return self.open_failed(id, why, None, io)",
         )],
@@ -68,7 +68,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "engine/orders.rs",
             "pool.reserve_opening(now)); if open { «self.open_server(id, io);»",
-            "self.exchange.pool(id, crate::pool::Pool::withdraw_opening);",
+            "self.pools.exchange.pool(id, crate::pool::Pool::withdraw_opening);",
         )],
     },
     Mutant {
@@ -87,7 +87,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "DISABLE has no effect on logins",
         seen_in: "",
         noticed_by: "orders",
-        changes: &[change("login/steps.rs", "if «disabled» { return Step::Refuse", "false")],
+        changes: &[change(
+            "login/steps.rs",
+            "if «pool.lock(|pool| pool.disabled)» { let text",
+            "false",
+        )],
     },
     Mutant {
         name: "KillsStrangers",
@@ -158,7 +162,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "handover/import.rs",
-            "server.vars = tables.vars(record.vars);",
+            "server.vars = tables.vars(self.vars);",
             "server.vars = server.welcome.vars.clone();",
         )],
     },

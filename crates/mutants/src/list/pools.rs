@@ -20,11 +20,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#38, supavisor#692",
         noticed_by: "cancels",
         changes: &[change(
-            "cancel/requests.rs",
-            "self.keys.get(&number)",
+            "cancel/keys.rs",
+            "self.0.get(&number_of(key, context)?)",
             "{
-                    let other = self.keys.keys().find(|other| **other >> 32 == number >> 32);
-                    other.and_then(|key| self.keys.get(key))
+                    let number = number_of(key, context)?;
+                    let other = self.0.keys().find(|other| **other >> 32 == number >> 32);
+                    other.and_then(|key| self.0.get(key))
                 }",
         )],
     },
@@ -34,10 +35,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#141",
         noticed_by: "cancels",
         changes: &[change(
-            "cancel/requests.rs",
-            "self.drop_client(id, Leaving::Unanswered(reason), io);",
+            "engine/cancels.rs",
+            "self.drop_client(id, Leaving::Unanswered(outcome.reason()), io);",
             r#"io.send_client(id, b"Z\0\0\0\x05I");
-                self.drop_client(id, Leaving::Unanswered(reason), io);"#,
+                self.drop_client(id, Leaving::Unanswered(outcome.reason()), io);"#,
         )],
     },
     Mutant {
@@ -136,14 +137,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A server waits for a cancel request that is over",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("cancel/requests.rs", "found.cancel = «None»;", "found.cancel")],
+        changes: &[change("cancel/requests.rs", "self.cancel = «None»;", "self.cancel")],
     },
     Mutant {
         name: "ForgetsTurn",
         wrong: "A login that a console command ended still counts as opening",
         seen_in: "",
         noticed_by: "limits",
-        changes: &[change("engine/orders.rs", "io.close_server(id); «self.opening_ended();»", "")],
+        changes: &[change(
+            "engine/orders.rs",
+            "io.close_server(id); «self.pools.opening_ended();»",
+            "",
+        )],
     },
     Mutant {
         name: "OpensNothing",
@@ -153,7 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "lifecycle/link.rs",
             "if open { «self.open_server(pool, io);»",
-            "self.exchange.pool(pool, crate::pool::Pool::withdraw_opening);",
+            "self.pools.exchange.pool(pool, crate::pool::Pool::withdraw_opening);",
         )],
     },
     Mutant {
@@ -174,7 +179,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "keys",
         changes: &[change(
             "lifecycle/leave.rs",
-            "self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));",
+            "self.pools.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));",
             "",
         )],
     },

@@ -11,7 +11,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "principals::clients_of_a_former_role_leave",
         changes: &[change(
             "lifecycle/principal.rs",
-            "«now != logged_in_with» && self.client(id).is_welcomed()",
+            "«now != logged_in_with» && self.clients[id].is_welcomed()",
             "now == u16::MAX",
         )],
     },

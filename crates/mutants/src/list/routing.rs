@@ -98,7 +98,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "routing::a_client_that_no_reader_serves_is_read",
         changes: &[change(
             "routing/choose.rs",
-            "«io.resume_client(id);» match self.routes(client.pool)",
+            "«io.resume_client(id);» match self.pools.routes(client.pool)",
             "",
         )],
     },
@@ -308,7 +308,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir",
         noticed_by: "balance::balance_moves_no_session_to_a_full_standby",
         changes: &[change(
-            "routing/choose.rs",
+            "engine/pools.rs",
             "|pool| «self.exchange.pool(pool, |pool| pool.is_used_up())») { true => from,",
             "{ let _ = pool; false }",
         )],
@@ -320,7 +320,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "reads::a_read_that_is_judged_again_has_waited_since_its_arrival",
         changes: &[change(
             "routing/choose.rs",
-            "if «since < now» { client.count_wait_from(since); }",
+            "if «since < now» { client.phase.count_wait_from(since); }",
             "false",
         )],
     },
@@ -330,7 +330,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir",
         noticed_by: "reads::patience_begins_in_the_queue",
         changes: &[change(
-            "routing/choose.rs",
+            "engine/sweeps.rs",
             "&& «pool.has_waited(worker, ticket, FULL_PATIENCE, now)»",
             "true",
         )],

@@ -51,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "session/verdict.rs",
             "if «server.cancel.is_some()» { return await_cancel(id, client, server, now)",
             "{
-                    self.server_mut(on).session.own().traces = Traces::default();
+                    self.servers[on].session.own().traces = Traces::default();
                     return self.unlink(id, on, io);
                 }",
         )],
@@ -79,11 +79,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a client with a temporary table does not keep its server",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change(
-            "session/verdict.rs",
-            "if «pins.is_empty()» { let server = self.server_mut(on);",
-            "true",
-        )],
+        changes: &[change("session/verdict.rs", "if «pins.is_empty()» { let server", "true")],
     },
     Mutant {
         name: "LeavesSessionBehind",
@@ -92,7 +88,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "let pins = «self.server(on).pins()»; if !(pins | self",
+            "let pins = «self.servers[on].pins()»; if !(pins | self",
             "return self.session_forgotten(on, io)",
         )],
     },
@@ -350,7 +346,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Weir ignores which parameters a server of another version reports",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("lifecycle/link.rs", "follow_reports(client, server, &self.names);", "")],
+        changes: &[change(
+            "lifecycle/link.rs",
+            "follow_reports(client, server, &self.context.names);",
+            "",
+        )],
     },
     Mutant {
         name: "ForgetsValueAtQuestion",
@@ -359,7 +359,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "outdated::a_reload_changes_no_value",
         changes: &[change(
             "relay/resend.rs",
-            "return match «self.server(on).is_as_prepared(self.mode_of(on))» {",
+            "return match «self.servers[on].is_as_prepared(self.mode_of(on))» {",
             "false",
         )],
     },
@@ -415,7 +415,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "setting_names::unknown_settings_end_with_a_pin",
         changes: &[change(
             "session/verdict.rs",
-            "self.server_mut(on).doomed.get_or_insert(CloseReason::SettingsUnknown);",
+            "self.servers[on].doomed.get_or_insert(CloseReason::SettingsUnknown);",
             "",
         )],
     },

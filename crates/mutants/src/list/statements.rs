@@ -193,7 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[
             change(
                 "session/verdict.rs",
-                "forget_deallocated(self.client_mut(id), &lent, &left);",
+                "forget_deallocated(&mut self.clients[id], &lent, &left);",
                 "",
             ),
             change(

@@ -21,9 +21,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "judged::an_answer_is_for_the_question_that_was_asked",
         changes: &[change(
-            "login/checks.rs",
-            "if «client.serial != serial» || !matches!(login.step, LoginStep::Checking(_))",
-            "false",
+            "engine/events.rs",
+            "checked: &Checked, io: &mut impl Io<X>) { \
+                 if self.clients.get(id).is_some_and(|client| «client.serial == serial») {",
+            "client.serial > 0 || serial > 0",
         )],
     },
     Mutant {
@@ -32,7 +33,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "signals::a_later_client_in_its_place_is_not_hit",
         changes: &[change(
-            "cancel/signal.rs",
+            "engine/cancels.rs",
             "self.clients.get(id).filter(|client| «client.serial == serial»)",
             "client.serial > 0 || serial > 0",
         )],
@@ -43,8 +44,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "cancel::the_end_of_a_request_for_a_lost_server_does_not_count_for_another",
         changes: &[change(
-            "cancel/requests.rs",
-            "found.filter(|found| «found.serial == serial»)",
+            "engine/cancels.rs",
+            "self.servers.get_mut(on).filter(|found| «found.serial == serial»)",
             "found.serial > 0 || serial > 0",
         )],
     },
@@ -53,6 +54,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Answers to cancel requests count for newcomers",
         seen_in: "",
         noticed_by: "cancel::the_answers_to_a_requester_that_has_left_do_not_count_for_another",
-        changes: &[change("cancel/requests.rs", "if «client.serial != serial» { return;", "false")],
+        changes: &[change("engine/cancels.rs", "if «client.serial != serial» { return;", "false")],
     },
 ];
