@@ -32,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "waits",
         changes: &[change(
             "notify/listen.rs",
-            "if «has_missed» { self.tell(id, News::Gap",
+            "if «has_missed» { self.tell(News::Gap",
             "false",
         )],
     },
@@ -198,7 +198,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "relief::the_listener_comes_first_after_a_loss",
         changes: &[change(
             "notify/connection.rs",
-            "self.exchange.pool(pool, |pool| pool.need_listener(«old.is_needed()»));",
+            "pool.lock(|pool| pool.need_listener(«old.is_needed()»));",
             "false",
         )],
     },

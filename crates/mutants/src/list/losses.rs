@@ -159,7 +159,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "deaf::a_pause_takes_the_server_of_a_client_that_listens",
         changes: &[change(
             "notify/listen.rs",
-            "let is_free = «is_between(client, server)» && passes_channels(client);",
+            "let is_free = «is_between(self.client, server)» && passes_channels(self.client);",
             "false",
         )],
     },
@@ -170,7 +170,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "deaf::a_pause_waits_for_a_client_of_another_encoding",
         changes: &[change(
             "notify/listen.rs",
-            "let is_free = is_between(client, server) && «passes_channels(client)»;",
+            "let is_free = is_between(self.client, server) && «passes_channels(self.client)»;",
             "true",
         )],
     },

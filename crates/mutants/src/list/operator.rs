@@ -141,7 +141,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "notify/listen.rs",
             "let keeps = «pinned.is_some_and(|pinned| pinned.pins.contains(Pins::LISTEN))»;",
-            "client.server.is_some()",
+            "self.client.server.is_some()",
         )],
     },
     Mutant {

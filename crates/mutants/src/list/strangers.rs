@@ -10,9 +10,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "listen::a_notification_is_not_for_the_next_client_in_a_slot",
         changes: &[change(
-            "notify/listen.rs",
-            "self.clients.get_mut(id).filter(|one| «one.serial == serial»)",
-            "one.serial > 0 || serial > 0",
+            "engine/listeners.rs",
+            "|client| «client.serial == serial»",
+            "client.serial > 0 || serial > 0",
         )],
     },
     Mutant {
