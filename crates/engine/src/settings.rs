@@ -7,6 +7,7 @@ use std::sync::Arc;
 use config::{
     Config, Database, Host, LoadBalanceHosts, Node, Pattern, PoolMode, Proxied, Unsupported,
 };
+use serde::{Deserialize, Serialize};
 use wire::scram::ScramVerifier;
 use wire::secret::Secret;
 
@@ -14,7 +15,6 @@ use crate::admission::limits::ServerLimits;
 use crate::ids::Micros;
 use crate::routing::Place;
 use crate::routing::rules::{ReadRules, Routing};
-use serde::{Deserialize, Serialize};
 
 /// Default for prepared statements per server in auto mode, if the configuration has 0.
 const AUTO_STATEMENTS_MAX: u32 = 200;

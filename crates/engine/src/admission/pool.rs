@@ -8,17 +8,9 @@
 //! Invariant: while a server is parked for use, no client waits. All decisions about giving out
 //! servers are made under the one lock, so no wake-up can be lost.
 
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::own_query::OwnQuery;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::ids::{ClientId, Micros, PoolId, Waiter, WorkerId, over};
-use crate::login::server_secret::ServerSecret;
-use crate::routing::rules::Routing;
-use crate::settings::{PoolKey, PoolSettings, Primary};
-use crate::values::{Digest, Values};
-use crate::vars::Welcome;
 use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
 
@@ -30,6 +22,14 @@ use self::principals::Principals;
 pub use self::principals::{Answer, role_changes};
 use self::trial::{Attendance, Lobby};
 pub use self::trial::{Entrance, Idlest};
+use crate::ids::{ClientId, Micros, PoolId, Waiter, WorkerId, over};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::own_query::OwnQuery;
+use crate::login::server_secret::ServerSecret;
+use crate::routing::rules::Routing;
+use crate::settings::{PoolKey, PoolSettings, Primary};
+use crate::values::{Digest, Values};
+use crate::vars::Welcome;
 
 mod control;
 mod idle;

@@ -1,18 +1,19 @@
 //! The operator's switches for all databases, with and without pools. Plain data;
 //! [`Switches::apply`] tells the pools.
 
-use crate::lifecycle::close_reason::CloseReason;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use config::{Cluster, Config, Node};
 
 use crate::admission::pool::{Gate, Outage, OutageKind, Pool};
 use crate::handover::records::{AddressRecord, PrimaryRecord};
 use crate::ids::Micros;
+use crate::lifecycle::close_reason::CloseReason;
 use crate::routing::Place;
 use crate::routing::readers::Readers;
 use crate::routing::rules::{Catalog, Routing};
 use crate::settings::{PoolSettings, Primary, Target};
-use config::{Cluster, Config, Node};
 
 /// The switches of one database, by the name that clients use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

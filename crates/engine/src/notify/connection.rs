@@ -5,7 +5,6 @@
 //!
 //! A listener has a seat like any server, but no place in its pool: see `Pool::reserve_listener`.
 
-use crate::lifecycle::close_reason::CloseReason;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use crate::admission::one_pool::OnePool;
 use crate::admission::pool::{Gate, Pool};
 use crate::context::Context;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Listener, Stage, Subscriber, Subscription};
 use crate::server::Server;

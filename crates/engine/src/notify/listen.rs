@@ -15,7 +15,6 @@
 //! Without a listener (no seat for it, its login fails) the client keeps its server, which is
 //! always correct.
 
-use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
 use wire::backend;
@@ -26,6 +25,7 @@ use crate::admission::pool::Gate;
 use crate::client::{Client, ClientPhase};
 use crate::context::Context;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter, WorkerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Subscriber, Subscription, token};
 use crate::notify::listening::{Listening, News, UNTOLD_LEN_MAX};

@@ -2,14 +2,15 @@
 //! servers. Each is one change under the pool's lock. The workers are told afterwards
 //! (`Engine::review`), and then deal with the sockets.
 
-use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
+
+use wire::secret::Secret;
 
 use super::{OutageKind, Parked, Pool};
 use crate::ids::{Micros, Waiter, WorkerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::login::server_secret::ServerSecret;
 use crate::settings::{PoolSettings, Primary};
-use wire::secret::Secret;
 
 /// May clients be given servers?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
