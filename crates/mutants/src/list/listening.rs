@@ -30,11 +30,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: no WARNING is sent when the listener was lost",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change(
-            "notify/listen.rs",
-            "if «has_missed» { self.tell(News::Gap",
-            "false",
-        )],
+        changes: &[change("notify/listen.rs", "if «has_missed» { self.tell(News::Gap", "false")],
     },
     Mutant {
         name: "TellsInTransaction",
