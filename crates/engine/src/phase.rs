@@ -125,6 +125,14 @@ impl<P> Deref for Phase<P> {
 /// A set of phases: one bit for each.
 type Set = u16;
 
+/// The phases of a client, or those of a server.
+trait Phases {
+    /// The others own nothing, so the general drop is avoided.
+    const OWNING: Set;
+
+    fn bit(&self) -> Set;
+}
+
 /// The phases of a client.
 mod client {
     use super::Set;
@@ -136,8 +144,6 @@ mod client {
     pub(super) const LINKED: Set = 1 << 4;
     pub(super) const FAILED: Set = 1 << 5;
     pub(super) const CANCELING: Set = 1 << 6;
-    /// The others own nothing, so the general drop is avoided.
-    pub(super) const OWNING: Set = LOGIN | FAILED;
 }
 
 /// The phases of a server.
@@ -156,8 +162,6 @@ mod server {
     pub(super) const LISTENING: Set = 1 << 9;
     pub(super) const ATTENDING: Set = 1 << 10;
     pub(super) const SETTLING: Set = FRESH | ENLISTING | SETTLING_OTHERWISE;
-    /// The others own nothing, so the general drop is avoided.
-    pub(super) const OWNING: Set = CONNECTING | LOGIN | PREPARING;
 }
 
 #[cold]
@@ -167,7 +171,9 @@ fn refuse(verb: &str, bit: Set) -> ! {
     panic!("{verb} is not possible in phase {}", bit.trailing_zeros())
 }
 
-impl ClientPhase {
+impl Phases for ClientPhase {
+    const OWNING: Set = client::LOGIN | client::FAILED;
+
     #[inline(always)]
     fn bit(&self) -> Set {
         match self {
@@ -182,7 +188,9 @@ impl ClientPhase {
     }
 }
 
-impl ServerPhase {
+impl Phases for ServerPhase {
+    const OWNING: Set = server::CONNECTING | server::LOGIN | server::PREPARING;
+
     #[inline(always)]
     fn bit(&self) -> Set {
         match self {
@@ -206,7 +214,9 @@ impl ServerPhase {
             Self::Attending { .. } => server::ATTENDING,
         }
     }
+}
 
+impl ServerPhase {
     /// Is the server's client held back because it signals another one?
     pub fn is_signaling(&self) -> bool {
         matches!(self, Self::Preparing(Preparation::Signal(_)))
@@ -239,21 +249,22 @@ impl ServerPhase {
     }
 }
 
+/// Goes from one of the phases `from` to another phase.
+#[inline(always)]
+fn enter<P: Phases>(phase: &mut P, verb: &str, from: Set, to: P) {
+    let bit = phase.bit();
+    if bit & from == 0 {
+        refuse(verb, bit);
+    }
+    let old = std::mem::replace(phase, to);
+    if bit & from & P::OWNING == 0 {
+        std::mem::forget(old);
+    }
+}
+
 impl Phase<ClientPhase> {
     pub(crate) fn new(login: Login) -> Self {
         Self(ClientPhase::Login(Box::new(login)))
-    }
-
-    #[inline(always)]
-    fn enter(&mut self, verb: &str, from: Set, to: ClientPhase) {
-        let bit = self.0.bit();
-        if bit & from == 0 {
-            refuse(verb, bit);
-        }
-        let old = std::mem::replace(&mut self.0, to);
-        if bit & from & client::OWNING == 0 {
-            std::mem::forget(old);
-        }
     }
 
     /// Ends the login, and returns its state.
@@ -270,14 +281,14 @@ impl Phase<ClientPhase> {
             Restored::Linked => ClientPhase::Linked,
             Restored::Failed(failed) => ClientPhase::Failed(Box::new(failed)),
         };
-        self.enter("restore", client::LOGIN, to);
+        enter(&mut self.0, "restore", client::LOGIN, to);
     }
 
     /// The connection is a cancel request, which is answered by so many, or sent once more.
     pub(crate) fn cancel(&mut self, answers_missing: u16) {
         let outcome = CancelOutcome::Unknown;
         let to = ClientPhase::Canceling { answers_missing, outcome };
-        self.enter("cancel", client::LOGIN | client::CANCELING, to);
+        enter(&mut self.0, "cancel", client::LOGIN | client::CANCELING, to);
     }
 
     /// The client takes a place in the queue, or returns to it, because its server was lost before
@@ -285,7 +296,7 @@ impl Phase<ClientPhase> {
     #[inline]
     pub(crate) fn queue(&mut self, waiter: Waiter) {
         let from = client::IDLE | client::WAITING | client::PREPARING;
-        self.enter("queue", from, ClientPhase::Waiting(waiter));
+        enter(&mut self.0, "queue", from, ClientPhase::Waiting(waiter));
     }
 
     /// A client in a queue has waited since this moment.
@@ -297,7 +308,7 @@ impl Phase<ClientPhase> {
 
     /// The client leaves the queue, if it is in one. Its request is routed again.
     pub(crate) fn leave_queue(&mut self) {
-        self.enter("leave_queue", client::IDLE | client::WAITING, ClientPhase::Idle);
+        enter(&mut self.0, "leave_queue", client::IDLE | client::WAITING, ClientPhase::Idle);
     }
 
     /// The client has got a server, which is prepared now. `served`: its wait if it has not waited.
@@ -306,7 +317,7 @@ impl Phase<ClientPhase> {
     pub(crate) fn prepare(&mut self, served: Waiter) -> Waiter {
         let waiter = if let ClientPhase::Waiting(waiter) = self.0 { waiter } else { served };
         let from = client::IDLE | client::WAITING;
-        self.enter("prepare", from, ClientPhase::Preparing(waiter));
+        enter(&mut self.0, "prepare", from, ClientPhase::Preparing(waiter));
         waiter
     }
 
@@ -314,26 +325,26 @@ impl Phase<ClientPhase> {
     #[inline]
     pub(crate) fn hold_back(&mut self, waiter: Waiter) {
         let from = client::LINKED | client::PREPARING;
-        self.enter("hold_back", from, ClientPhase::Preparing(waiter));
+        enter(&mut self.0, "hold_back", from, ClientPhase::Preparing(waiter));
     }
 
     /// The client's messages may go to its server.
     #[inline]
     pub(crate) fn link(&mut self) {
-        self.enter("link", client::PREPARING, ClientPhase::Linked);
+        enter(&mut self.0, "link", client::PREPARING, ClientPhase::Linked);
     }
 
     /// The client has no server any more.
     #[inline]
     pub(crate) fn unlink(&mut self) {
         let from = client::LINKED | client::PREPARING | client::IDLE;
-        self.enter("unlink", from, ClientPhase::Idle);
+        enter(&mut self.0, "unlink", from, ClientPhase::Idle);
     }
 
     /// The client has lost its transaction or its session.
     pub(crate) fn lose(&mut self, failed: Box<Failed>) {
         let from = client::LINKED | client::PREPARING | client::IDLE;
-        self.enter("lose", from, ClientPhase::Failed(failed));
+        enter(&mut self.0, "lose", from, ClientPhase::Failed(failed));
     }
 
     /// Takes what it has lost. The client has nothing then.
@@ -373,23 +384,11 @@ impl Phase<ServerPhase> {
         Self(ServerPhase::Connecting(Box::new(login)))
     }
 
-    #[inline(always)]
-    fn enter(&mut self, verb: &str, from: Set, to: ServerPhase) {
-        let bit = self.0.bit();
-        if bit & from == 0 {
-            refuse(verb, bit);
-        }
-        let old = std::mem::replace(&mut self.0, to);
-        if bit & from & server::OWNING == 0 {
-            std::mem::forget(old);
-        }
-    }
-
     /// The connection is made.
     pub(crate) fn begin_login(&mut self) -> Option<&mut ServerLogin> {
         let ServerPhase::Connecting(login) = &mut self.0 else { return None };
         let login = std::mem::take(login);
-        self.enter("begin_login", server::CONNECTING, ServerPhase::Login(login));
+        enter(&mut self.0, "begin_login", server::CONNECTING, ServerPhase::Login(login));
         self.login_mut()
     }
 
@@ -402,45 +401,45 @@ impl Phase<ServerPhase> {
 
     /// Begins a server that another process has opened.
     pub(crate) fn restore(&mut self) {
-        self.enter("restore", server::CONNECTING, ServerPhase::Settling(Settling::Fresh));
+        enter(&mut self.0, "restore", server::CONNECTING, ServerPhase::Settling(Settling::Fresh));
     }
 
     /// The server does not go to the client that was to get it, or was taken from the pool.
     pub(crate) fn unpark(&mut self) {
         let from = server::PARKED | server::SETTLING;
-        self.enter("unpark", from, ServerPhase::Settling(Settling::Fresh));
+        enter(&mut self.0, "unpark", from, ServerPhase::Settling(Settling::Fresh));
     }
 
     /// The server goes to the pool or to another worker ([`crate::server::Server::park`]).
     #[inline]
     pub(crate) fn park(&mut self) {
-        self.enter("park", server::PARKED | server::SETTLING, ServerPhase::Parked);
+        enter(&mut self.0, "park", server::PARKED | server::SETTLING, ServerPhase::Parked);
     }
 
     /// Weir's own query prepares the server for its client, or asks for one that logs in.
     #[inline]
     pub(crate) fn prepare(&mut self, step: Preparation) {
         let from = server::PARKED | server::SETTLING | server::PREPARING;
-        self.enter("prepare", from, ServerPhase::Preparing(step));
+        enter(&mut self.0, "prepare", from, ServerPhase::Preparing(step));
     }
 
     /// The server leaves the lobby with its client.
     pub(crate) fn leave_lobby(&mut self, step: Preparation) {
-        self.enter("leave_lobby", server::ATTENDING, ServerPhase::Preparing(step));
+        enter(&mut self.0, "leave_lobby", server::ATTENDING, ServerPhase::Preparing(step));
     }
 
     /// Weir asks something while the client has the server.
     #[inline]
     pub(crate) fn ask(&mut self, step: Preparation) {
         let from = server::LINKED | server::PREPARING;
-        self.enter("ask", from, ServerPhase::Preparing(step));
+        enter(&mut self.0, "ask", from, ServerPhase::Preparing(step));
     }
 
     /// The client's messages may go to the server.
     #[inline]
     pub(crate) fn link(&mut self) {
         let from = server::PARKED | server::SETTLING | server::PREPARING;
-        self.enter("link", from, ServerPhase::Linked);
+        enter(&mut self.0, "link", from, ServerPhase::Linked);
     }
 
     /// The server has no client, and something must end before it gets another one.
@@ -452,24 +451,24 @@ impl Phase<ServerPhase> {
             | server::FINISHING
             | server::SETTLING
             | server::ATTENDING;
-        self.enter("settle", from, ServerPhase::Settling(why));
+        enter(&mut self.0, "settle", from, ServerPhase::Settling(why));
     }
 
     /// The client is gone, and its query still runs.
     pub(crate) fn finish(&mut self) {
         let from = server::LINKED | server::PREPARING;
-        self.enter("finish", from, ServerPhase::Finishing);
+        enter(&mut self.0, "finish", from, ServerPhase::Finishing);
     }
 
     /// The server was opened to listen for all clients of the pool.
     pub(crate) fn listen(&mut self) {
-        self.enter("listen", server::FRESH, ServerPhase::Listening);
+        enter(&mut self.0, "listen", server::FRESH, ServerPhase::Listening);
     }
 
     /// The server's backend goes to the lobby.
     pub(crate) fn attend(&mut self, came: bool, asked: bool) {
         let from = server::FRESH | server::ENLISTING;
-        self.enter("attend", from, ServerPhase::Attending { came, asked });
+        enter(&mut self.0, "attend", from, ServerPhase::Attending { came, asked });
     }
 
     /// Returns the state of its login, once the connection is made.

@@ -211,6 +211,15 @@ pub trait Exchange {
     /// Sends mail to another worker's `handle_mail`, in order, soon.
     fn post(&mut self, worker: WorkerId, mail: Mail<Self::Transport>);
 
+    /// Sends mail to all workers but `own`.
+    fn post_to_others(&mut self, own: WorkerId, mail: impl Fn() -> Mail<Self::Transport>) {
+        for worker in (0..self.worker_count()).map(WorkerId) {
+            if worker != own {
+                self.post(worker, mail());
+            }
+        }
+    }
+
     /// Returns the shared copy of this statement, of those prepared since the last change of the
     /// schema.
     fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement>;

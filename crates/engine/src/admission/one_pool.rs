@@ -33,9 +33,9 @@ impl<X: Exchange> OnePool<'_, X> {
 
     /// Returns the claim of a pool that starves for a seat of this pool, and whose clients wait.
     pub(crate) fn starving_for(&mut self, now: Micros) -> Option<Starving> {
-        let identity = self.view.identity.clone();
+        let identity = &self.view.identity;
         while let Some((starving, since)) =
-            self.exchange.limits(|limits| limits.starving_for(&identity))
+            self.exchange.limits(|limits| limits.starving_for(identity))
         {
             if self.exchange.pool(starving, |pool| pool.needs_seat(now)) {
                 return self.exchange.limits(|limits| limits.claim_of(starving).cloned());
@@ -47,10 +47,10 @@ impl<X: Exchange> OnePool<'_, X> {
 
     /// Returns a pool that starves, and has a better right to a seat of this pool.
     pub(crate) fn rival(&mut self, now: Micros) -> Option<PoolId> {
-        let identity = self.view.identity.clone();
+        let identity = &self.view.identity;
         let id = self.id;
         while let Some((rival, since)) =
-            self.exchange.limits(|limits| limits.better_claim(id, &identity, now))
+            self.exchange.limits(|limits| limits.better_claim(id, identity, now))
         {
             if self.exchange.pool(rival, |pool| pool.needs_seat(now)) {
                 return Some(rival);
@@ -63,15 +63,15 @@ impl<X: Exchange> OnePool<'_, X> {
     /// Gives up the seat of a closed server.
     pub(crate) fn vacate(&mut self, now: Micros) {
         let id = self.id;
-        let identity = self.view.identity.clone();
-        self.exchange.limits(|limits| limits.vacate(id, &identity, now));
+        let identity = &self.view.identity;
+        self.exchange.limits(|limits| limits.vacate(id, identity, now));
     }
 
     /// Is there no room for another pool's listener because of this pool's?
     pub(crate) fn is_lacked_elsewhere(&mut self) -> bool {
         let id = self.id;
-        let identity = self.view.identity.clone();
-        self.exchange.limits(|limits| limits.listener_is_lacked(id, &identity))
+        let identity = &self.view.identity;
+        self.exchange.limits(|limits| limits.listener_is_lacked(id, identity))
     }
 
     /// Has the lobby found no seat, and will it be offered the next one? It asks every 20 ms.
@@ -108,14 +108,14 @@ impl<X: Exchange> OnePool<'_, X> {
             (Some(error), _) => error.message().into_owned(),
         };
         let repeats = self.lock(|pool| pool.query_failed(query, &message));
-        let identity = self.view.identity.clone();
+        let identity = &self.view.identity;
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::OwnQueryFailed { name, query, message: &message, repeats });
     }
 
     /// Logs that PostgreSQL accepts logins again.
     pub(crate) fn logins_work_again(&mut self, refusals: &Refusals, io: &mut impl Io<X>) {
-        let identity = self.view.identity.clone();
+        let identity = &self.view.identity;
         let name = (identity.database.as_str(), identity.user.as_str());
         let after = io.now().saturating_sub(refusals.since);
         io.event(Event::ServerLoginWorks { name, refused: refusals.count, after });

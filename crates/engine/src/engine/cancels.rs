@@ -30,7 +30,7 @@ impl<X: Exchange> Engine<X> {
         self.clients[id].phase.cancel(workers + others + lobbies);
         io.cancel_console(&key);
         let mail = || Mail::Cancel { key: key.clone(), requester };
-        self.pools.post_to_others(self.context.worker, mail);
+        self.pools.exchange.post_to_others(self.context.worker, mail);
         self.cancel_asked(&key, requester, io);
     }
 
@@ -169,7 +169,7 @@ impl<X: Exchange> Engine<X> {
         let requester = (self.context.worker, id, client.serial);
         let process_id = call.process_id;
         let mail = || Mail::FindProcess { process_id, requester };
-        self.pools.post_to_others(self.context.worker, mail);
+        self.pools.exchange.post_to_others(self.context.worker, mail);
         self.process_asked(process_id, requester, io);
     }
 

@@ -1,6 +1,6 @@
 //! Clients that log in: what follows from the steps of their logins.
 
-use config::AccessPolicy;
+use config::{AccessPolicy, Database};
 use wire::error_fields::ErrorFields;
 
 use super::Engine;
@@ -28,7 +28,7 @@ use crate::shell::{ConsoleLogin, Exchange, Io};
 use crate::values::Values;
 
 impl<X: Exchange> Engine<X> {
-    /// Returns a client, which logs in unless a method of [`Door`] says otherwise.
+    /// Returns a client that logs in. [`Door::note_wrong_proof`] takes one that has logged in, too.
     pub(crate) fn door(&mut self, id: ClientId) -> Door<'_, X> {
         Door {
             id,
@@ -51,7 +51,7 @@ impl<X: Exchange> Engine<X> {
                 io.start_tls(id, start, client.connected_at);
             }
             Step::Cancel(key) => self.ask_cancel(id, key, io),
-            Step::Ask(question) => self.ask_about_user(id, question, io),
+            Step::Ask(entry, question) => self.ask_about_user(id, &entry, question, io),
             Step::Prove(password) => self.prove(id, &password, io),
             Step::Authenticated => self.authenticated(id, io),
         }
@@ -155,12 +155,16 @@ impl<X: Exchange> Engine<X> {
 /// Logins that need a server: to ask about the user, or to prove the password.
 impl<X: Exchange> Engine<X> {
     /// Asks PostgreSQL about the client's user.
-    pub(crate) fn ask_about_user(&mut self, id: ClientId, question: Question, io: &mut impl Io<X>) {
-        let Question { auth_user, database, shown, query } = question;
-        let entry = database.as_deref().and_then(|name| self.context.config.database(name));
-        let Some(entry) = entry else { return self.disconnect(id, CONFIG_ERROR, io) };
+    fn ask_about_user(
+        &mut self,
+        id: ClientId,
+        entry: &Database,
+        question: Question,
+        io: &mut impl Io<X>,
+    ) {
+        let Question { auth_user, shown, query, .. } = question;
         let key = PoolKey { database: entry.name.clone(), user: auth_user, place: Place::Writer };
-        let pool = self.pools.of_key(&self.context, &entry, &key);
+        let pool = self.pools.of_key(&self.context, entry, &key);
         if self.pools.exchange.pool(pool, |pool| pool.disabled) {
             let why = format!("authentication database \"{shown}\" is disabled");
             return self.disconnect(id, OwnError::new(Cause::DisabledDatabase, why), io);

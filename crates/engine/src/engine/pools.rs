@@ -11,7 +11,7 @@ use crate::admission::one_pool::OnePool;
 use crate::admission::pool::{Gate, Pool};
 use crate::admission::view::PoolView;
 use crate::context::Context;
-use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId, WorkerId};
+use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::server_secret::ServerSecret;
 use crate::operator::stats::Stats;
@@ -21,7 +21,7 @@ use crate::routing::stays::share;
 use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{Drain, Event, Exchange, Io, Mail, Weight};
+use crate::shell::{Drain, Event, Exchange, Io, Weight};
 
 #[derive(Debug)]
 pub(crate) struct Pools<X> {
@@ -55,39 +55,14 @@ impl<X: Exchange> Pools<X> {
     /// Returns this worker's view of a pool, and creates it for a new pool, for instance of a
     /// stolen server.
     pub(crate) fn view(&mut self, id: PoolId) -> &mut PoolView {
-        let exchange = &mut self.exchange;
-        self.views.entry(id, || {
-            exchange.pool(id, |pool| PoolView {
-                settings: pool.settings.clone(),
-                identity: Arc::new(Identity {
-                    database: pool.key.database.clone(),
-                    user: pool.key.user.clone(),
-                }),
-                place: pool.key.place,
-                readers: ThinVec::new(),
-                stats: Stats::default(),
-                durations: Box::default(),
-                history: TextHistory::default(),
-                has_bad_reports: false,
-                role_changes: pool.role_changes(),
-            })
-        })
-    }
-
-    /// Sends mail to all workers but this one.
-    pub(crate) fn post_to_others(&mut self, own: WorkerId, mail: impl Fn() -> Mail<X::Transport>) {
-        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
-            if worker != own {
-                self.exchange.post(worker, mail());
-            }
-        }
+        view_of(&mut self.exchange, &mut self.views, id)
     }
 
     /// Returns a pool that this worker may use.
     pub(crate) fn one(&mut self, id: PoolId) -> OnePool<'_, X> {
-        self.view(id);
-        let view = self.views.get_mut(id).expect("it was made if it was missing");
-        OnePool { id, exchange: &mut self.exchange, view }
+        let Self { exchange, views, .. } = self;
+        let view = view_of(exchange, views, id);
+        OnePool { id, exchange, view }
     }
 
     /// Returns the writer pool of this database and user, and creates it if needed.
@@ -250,7 +225,7 @@ impl<X: Exchange> Pools<X> {
     }
 
     /// Counts a login that has succeeded or failed, so another server may be opened. The caller
-    /// must call [`Engine::feed`] afterwards.
+    /// must call `Engine::feed` afterwards.
     pub(crate) fn opening_ended(&mut self) {
         self.exchange.limits(Limits::opening_ended);
     }
@@ -267,4 +242,27 @@ impl<X: Exchange> Pools<X> {
         self.exchange.pool(server.pool, |pool| pool.server_gone(server.epoch));
         self.one(server.pool).vacate(now);
     }
+}
+
+fn view_of<'a, X: Exchange>(
+    exchange: &mut X,
+    views: &'a mut PoolViews,
+    id: PoolId,
+) -> &'a mut PoolView {
+    views.entry(id, || {
+        exchange.pool(id, |pool| PoolView {
+            settings: pool.settings.clone(),
+            identity: Arc::new(Identity {
+                database: pool.key.database.clone(),
+                user: pool.key.user.clone(),
+            }),
+            place: pool.key.place,
+            readers: ThinVec::new(),
+            stats: Stats::default(),
+            durations: Box::default(),
+            history: TextHistory::default(),
+            has_bad_reports: false,
+            role_changes: pool.role_changes(),
+        })
+    })
 }

@@ -423,7 +423,6 @@ impl<X: Exchange> Engine<X> {
                 }
             }
         }
-        clients.retain(|id| self.clients.contains(*id));
         for id in clients.iter().copied() {
             let Some(client) = self.clients.get(id) else { continue };
             let is_preparing = matches!(*client.phase, ClientPhase::Preparing(_));

@@ -5,7 +5,7 @@ use super::Engine;
 use super::work::Work;
 use crate::admission::pool::{Parked, Pool};
 use crate::client::{Client, ClientPhase, ReaderPlace};
-use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter, WorkerId};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::silent::Patience;
@@ -375,11 +375,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Has all workers apply what has changed in the pool.
     pub(crate) fn review_everywhere(&mut self, pool: PoolId) {
-        for worker in (0..self.pools.exchange.worker_count()).map(WorkerId) {
-            match worker == self.context.worker {
-                true => self.work.push_back(Work::Review(pool)),
-                false => self.pools.exchange.post(worker, Mail::Review { pool }),
-            }
-        }
+        self.work.push_back(Work::Review(pool));
+        self.pools.exchange.post_to_others(self.context.worker, || Mail::Review { pool });
     }
 }

@@ -218,11 +218,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues the logins that wait for this trial, in all workers.
     fn tell_trial(&mut self, pool: PoolId) {
-        for worker in (0..self.pools.exchange.worker_count()).map(WorkerId) {
-            if worker != self.context.worker {
-                self.pools.exchange.post(worker, Mail::LobbyTried { pool });
-            }
-        }
+        self.pools.exchange.post_to_others(self.context.worker, || Mail::LobbyTried { pool });
         self.trial_over(pool);
     }
 

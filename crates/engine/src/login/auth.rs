@@ -253,21 +253,13 @@ impl Login {
 
     /// The client waits in its pool's queue, for a server to ask or for room to prove its password.
     pub(crate) fn queue(&mut self, client: ClientId, ticket: u64, now: Micros) {
-        let (pool, waiter) = match &mut self.step {
-            LoginStep::Asking(asking) => (asking.pool, &mut asking.waiter),
-            LoginStep::Proving(proving) => (proving.pool, &mut proving.waiter),
-            LoginStep::ExpectStartup
-            | LoginStep::ExpectCleartext
-            | LoginStep::ExpectJudged(_)
-            | LoginStep::ExpectMd5 { .. }
-            | LoginStep::ExpectSaslInitial(_)
-            | LoginStep::ExpectSaslResponse(_)
-            | LoginStep::Checking(_)
-            | LoginStep::Trial
-            | LoginStep::PrincipalCheck => return,
+        let (LoginStep::Asking(Asking { pool, waiter, .. })
+        | LoginStep::Proving(Proving { pool, waiter, .. })) = &mut self.step
+        else {
+            return;
         };
         let since = waiter.map_or(now, |waiter| waiter.since);
-        *waiter = Some(Waiter { client, pool, ticket, since });
+        *waiter = Some(Waiter { client, pool: *pool, ticket, since });
     }
 
     /// Is it the user that runs Weir, who may use the console?

@@ -56,12 +56,13 @@ impl<X: Exchange> Door<'_, X> {
             }
         }
         let question = Question::new(&config, database, is_console, user)?;
-        if question.database.as_deref().and_then(|name| config.database(name)).is_none() {
+        let entry = question.database.as_deref().and_then(|name| config.database(name));
+        let Some(entry) = entry else {
             let why = format!("authentication database \"{}\" is not configured.", question.shown);
             remark(self.id, self.client, Weight::Error, &why, io);
             return Some(Step::Refuse(CONFIG_ERROR.into()));
-        }
-        Some(Step::Ask(question))
+        };
+        Some(Step::Ask(entry, question))
     }
 }
 

@@ -1,5 +1,8 @@
 //! The door: a client that logs in, and what its login may touch.
 
+use std::sync::Arc;
+
+use config::Database;
 use wire::startup::CancelKey;
 
 use crate::client::Client;
@@ -21,8 +24,7 @@ pub(crate) fn not_allowed() -> OwnError<'static> {
     OwnError::new(Cause::Rule, "not allowed")
 }
 
-/// The result of a login's steps so far.
-#[derive(Debug)]
+/// The result of a login's steps so far. It may contain a password, so it has no `Debug`.
 pub(crate) enum Step {
     /// More bytes are needed, or an answer.
     Wait,
@@ -32,8 +34,8 @@ pub(crate) enum Step {
     StartTls(TlsStart),
     /// It is a cancel request.
     Cancel(CancelKey),
-    /// PostgreSQL is asked about the user.
-    Ask(Question),
+    /// PostgreSQL is asked about the user, in this database.
+    Ask(Arc<Database>, Question),
     /// PostgreSQL decides about the password.
     Prove(Vec<u8>),
     Authenticated,
@@ -41,7 +43,6 @@ pub(crate) enum Step {
 
 /// A client that logs in, and what it may touch. A method that returns a step returns `None` if the
 /// next message may have arrived already.
-#[derive(Debug)]
 pub(crate) struct Door<'a, X> {
     pub(crate) id: ClientId,
     pub(crate) client: &'a mut Client,

@@ -4,7 +4,7 @@
 
 use config::Config;
 
-use crate::ids::{Micros, WorkerId};
+use crate::ids::Micros;
 use crate::login::auth::{Awaited, LoginStep};
 use crate::login::door::Door;
 use crate::login::guesses::Origin;
@@ -49,11 +49,7 @@ impl<X: Exchange> Door<'_, X> {
         if std::mem::replace(&mut self.context.places_wanted, true) {
             return;
         }
-        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
-            if worker != self.context.worker {
-                self.exchange.post(worker, Mail::FreePlaces);
-            }
-        }
+        self.exchange.post_to_others(self.context.worker, || Mail::FreePlaces);
     }
 }
 
