@@ -5,7 +5,7 @@
 //!
 //! The machines are in the folders beside this one. They see one connection, and tell what follows
 //! from it. These files carry it out: `login` (logins), `cancels` (cancel requests and signals),
-//! `listeners` (moves LISTEN from servers to listening connections), `restart` (an online restart),
+//! `listeners` (moves LISTEN from servers to listening connections), `restart` (an online restart), `sessions` (verdicts of auto mode),
 //! `orders` (an operator's orders), `sweeps` (work on all connections that something concerns).
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
@@ -38,6 +38,7 @@ mod mail;
 mod orders;
 pub(crate) mod pools;
 mod restart;
+mod sessions;
 mod sweeps;
 pub(crate) mod tables;
 mod tick;

@@ -553,6 +553,28 @@ impl Server {
         self.unnamed = 0;
         io.send_server(on, &messages);
     }
+
+    /// Sends messages of Weir's own while the client is held back. `statement` is the number of the
+    /// statement that they concern, or 0.
+    pub(crate) fn ask<X: Exchange>(
+        &mut self,
+        on: ServerId,
+        expected: &[Expect],
+        statement: u64,
+        messages: &[u8],
+        context: &mut Context,
+        io: &mut impl Io<X>,
+    ) {
+        for expect in expected {
+            let mut entry = Entry::new(*expect, Verb::Internal);
+            entry.serial = context.next_serial();
+            entry.statement = statement;
+            self.ledger.owe(entry);
+        }
+        if !messages.is_empty() {
+            io.send_server(on, messages);
+        }
+    }
 }
 
 /// Adapts a client's values to a server of another version, which may report more parameters or

@@ -61,7 +61,8 @@ impl<X: Exchange> Engine<X> {
             return self.ready(id, on, io);
         }
         let sql = probe::question(RECOUNT, b"", std::iter::empty(), &AllLent::new());
-        self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, io);
+        let server = &mut *self.servers[on];
+        server.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, &mut self.context, io);
         Readable::NotYet
     }
 

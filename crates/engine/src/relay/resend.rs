@@ -32,7 +32,7 @@ use crate::relay::batch_end::BatchEnd;
 use crate::relay::kept_request::{
     KeptRequest, Outline, QUESTIONS_MAX, Refused, Used, changed_result,
 };
-use crate::relay::ledger::{Entry, Expect, Verb};
+use crate::relay::ledger::Expect;
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::relay::requests::write_reply;
 use crate::relay::substitute::substitute;
@@ -290,15 +290,7 @@ impl<X: Exchange> Engine<X> {
         messages: &[u8],
         io: &mut impl Io<X>,
     ) {
-        for expect in expected {
-            let mut entry = Entry::new(*expect, Verb::Internal);
-            entry.serial = self.context.next_serial();
-            entry.statement = statement;
-            self.servers[on].ledger.owe(entry);
-        }
-        if !messages.is_empty() {
-            io.send_server(on, messages);
-        }
+        self.servers[on].ask(on, expected, statement, messages, &mut self.context, io);
     }
 
     /// The answers to Renew or Confirm are complete. The client is readable if its batch is handled

@@ -11,35 +11,26 @@
 
 use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
-use crate::engine::Engine;
-use crate::ids::{Micros, ServerId};
+use crate::ids::Micros;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::pair;
 use crate::server::Server;
 use crate::session::pins::{Pinned, Pins};
-use crate::shell::Exchange;
 
-impl<X: Exchange> Engine<X> {
-    /// The server is lost, or its node is no longer the primary. Takes it from a client at rest that
-    /// keeps it only because it may ask for a drawn number. The client loses that number and nothing
-    /// else, so it is not told.
-    pub(crate) fn release_lost(&mut self, on: ServerId) {
-        let server = &*self.servers[on];
-        let Some(id) = server.client else { return };
-        if !server.is_only_held(&self.clients[id]) {
-            return;
-        }
-        // The client has not been asked whether it wants the number, so nothing is learnt.
-        self.servers[on].take_hold();
-        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
-        pair::release(client, server);
-        client.resent = false;
-        client.phase.unlink();
-        server.phase.finish();
-        if !self.pools.changed_user.is_empty() {
-            self.follow_rename(id);
-        }
+/// The server is lost, or its node is no longer the primary. Takes it from a client at rest that
+/// keeps it only because it may ask for a drawn number. The client loses that number and nothing
+/// else, so it is not told. Returns false if it keeps the server.
+pub(crate) fn release_lost(client: &mut Client, server: &mut Server) -> bool {
+    if !server.is_only_held(client) {
+        return false;
     }
+    // The client has not been asked whether it wants the number, so nothing is learnt.
+    server.take_hold();
+    pair::release(client, server);
+    client.resent = false;
+    client.phase.unlink();
+    server.phase.finish();
+    true
 }
 
 /// Called when the client's transaction is over.

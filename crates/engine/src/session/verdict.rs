@@ -23,13 +23,13 @@ use wire::{backend, frontend};
 
 use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::preparation::Readable;
-use crate::notify::listen::{Unread, must_ask_for_channels, portable_channels};
+use crate::notify::listen::{Channels, must_ask_for_channels, portable_channels};
 use crate::relay::ledger::Expect;
-use crate::server::{Preparation, Server, Settling};
+use crate::routing::Place;
+use crate::server::{Preparation, Server};
 use crate::session::new_values::{Ended, NewValues};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{Left, Probe, Topics};
@@ -45,58 +45,90 @@ use crate::vars::{Slots, TrackedNames, Vars};
 
 pub(crate) const FORGET: &[u8] = b"DISCARD ALL";
 
-impl<X: Exchange> Engine<X> {
+/// A client in auto mode whose transaction is over, and its server.
+pub(crate) struct Verdict<'a, X> {
+    pub(crate) id: ClientId,
+    pub(crate) client: &'a mut Client,
+    pub(crate) on: ServerId,
+    pub(crate) server: &'a mut Server,
+    /// The server's pool.
+    pub(crate) view: &'a mut PoolView,
+    pub(crate) context: &'a mut Context,
+    pub(crate) exchange: &'a mut X,
+}
+
+/// The state of the decision after the end of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// The session contains what it contained before: the client gives the server back.
+    Unchanged,
+    /// The client keeps the server, and has not changed anything since it was decided so.
+    Kept,
+    /// The client is held back until a question or a cancel request is over.
+    Asked,
+    /// The server's report has the answer already.
+    Told,
+}
+
+/// The decision about the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing keeps the client on the server.
+    Released,
+    /// The client keeps the server. `is_known`: its values are known.
+    Pinned { is_known: bool },
+}
+
+impl<X: Exchange> Verdict<'_, X> {
+    fn channels(&mut self) -> Channels<'_, X> {
+        let Self { id, on, .. } = *self;
+        let Self { client, server, context, exchange, .. } = self;
+        Channels { id, client, server: Some((on, server)), context, exchange }
+    }
+
     /// Decides what follows when the client's transaction is over and this or an earlier one has
     /// left traces on the server.
-    pub(crate) fn judge(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+    pub(crate) fn judge(&mut self, io: &mut impl Io<X>) -> Judged {
         let now = io.now();
+        let Self { id, on, .. } = *self;
+        let (client, server) = (&mut *self.client, &mut *self.server);
         // After a cancel request the client is held back until there is a verdict.
-        let is_held = matches!(*self.clients[id].phase, ClientPhase::Preparing(_));
-        let server = &mut *self.servers[on];
+        let is_held = matches!(*client.phase, ClientPhase::Preparing(_));
         let signs = server.session.traces.signs;
         server.context_changed = server.session.traces.put_off;
         server.session.own().may_set = server.context_changed;
         if server.session.state_report.is_some() && !server.needs_verdict() && !is_held {
-            // The session contains what it contained before, and nothing else.
             let session = server.session.own();
             (session.traces, session.resets) = (Traces::default(), Resets::default());
             if !server.has_traces() {
                 server.session.own().forget_values();
-                return self.unlink(id, on, io);
+                return Judged::Unchanged;
             }
         }
         if server.session.traces.is_empty() {
             server.session.own().forget_values();
         }
         if !server.session.traces.are_due() {
-            if let Err(Unread) = self.channels(id).go_on(io) {
-                self.disconnect(id, Unread::WHY, io);
-            }
-            return;
+            return Judged::Kept;
         }
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
         if server.cancel.is_some() {
-            return await_cancel(id, client, server, now);
+            await_cancel(id, client, server, now);
+            return Judged::Asked;
         }
         client.phase.hold_back(Waiter::served(id, server.pool, now));
-        if let Some(view) = self.pools.views.get_mut(server.pool) {
-            remember_setting_names(server, view);
-        }
+        remember_setting_names(server, self.view);
         let hears = must_ask_for_channels(client, server);
-        let (pool, asks) = (server.pool, server.session.state_report.is_none());
+        let asks = server.session.state_report.is_none();
         if !asks && !hears && server.session.lent.is_empty() {
             server.phase.ask(Preparation::Probe(None));
-            return self.probed(on, io);
+            return Judged::Told;
         }
         // A report does not list lent statements.
-        let server = &*self.servers[on];
         let topics = Topics {
             settings: asks && signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
             objects: hears
                 || asks && (server.session.pinned.is_some() || !(Signs::SETTINGS.contains(signs))),
         };
-        let Some(view) = self.pools.views.get(pool) else { return };
         let carried = server.vars.carried.all().iter().map(|setting| &*setting.name);
         let found = server
             .session
@@ -105,46 +137,33 @@ impl<X: Exchange> Engine<X> {
             .flat_map(|names| names.iter())
             .map(|(name, _)| name);
         let customs = carried.filter(|name| name.contains(&b'.')).chain(found);
-        let customs: BTreeSet<&[u8]> = view.history.customs().chain(customs).collect();
+        let customs: BTreeSet<&[u8]> = self.view.history.customs().chain(customs).collect();
         let letters = server.letters();
         let customs = customs.into_iter().filter(|name| letters.include(name) == Some(true));
-        let login = view.settings.login_user().as_bytes();
+        let login = self.view.settings.login_user().as_bytes();
         let sql = probe::question(topics, login, customs, &server.session.lent);
-        self.ask_what_is_left(on, Preparation::Probe, topics, &sql, io);
-        self.take_lent_back(on, io);
+        server.ask_what_is_left(on, Preparation::Probe, topics, &sql, self.context, io);
+        self.take_lent_back(io);
+        Judged::Asked
     }
 
     /// Once the probe is answered, the lent statements are deallocated.
-    fn take_lent_back(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &*self.servers[on];
-        if server.session.lent.is_empty() {
+    fn take_lent_back(&mut self, io: &mut impl Io<X>) {
+        let lent = &self.server.session.lent;
+        if lent.is_empty() {
             return;
         }
         let mut messages = Vec::new();
-        server.session.lent.keys().for_each(|name| frontend::close_statement(&mut messages, name));
+        lent.keys().for_each(|name| frontend::close_statement(&mut messages, name));
         frontend::sync(&mut messages);
-        let mut expected = vec![Expect::Close; server.session.lent.len()];
+        let mut expected = vec![Expect::Close; lent.len()];
         expected.push(Expect::Sync);
-        self.ask(on, &expected, 0, &messages, io);
-    }
-
-    /// Sends the probe. `step` decides what happens with the answer.
-    pub(crate) fn ask_what_is_left(
-        &mut self,
-        on: ServerId,
-        step: impl FnOnce(Option<Box<Probe>>) -> Preparation,
-        topics: Topics,
-        question: &[u8],
-        io: &mut impl Io<X>,
-    ) {
-        let server = &mut *self.servers[on];
-        server.phase.ask(step(Some(Box::new(Probe::new(topics)))));
-        self.send_own_query(on, question, io);
+        self.server.ask(self.on, &expected, 0, &messages, self.context, io);
     }
 
     /// Takes what the probe and the server's report tell of the session; `None` if they do not.
-    fn take_left(&mut self, id: ClientId, on: ServerId) -> Option<Left> {
-        let server = &mut *self.servers[on];
+    pub(crate) fn take_left(&mut self) -> Option<Left> {
+        let server = &mut *self.server;
         let error = server.own_error.take();
         let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
         let told = server.session.state_report.as_ref().map(|report| report.state());
@@ -157,47 +176,36 @@ impl<X: Exchange> Engine<X> {
             (Some(answer), Some(told)) => {
                 let answer = answer?;
                 if told.is_none() {
-                    self.channels(id).take(&answer);
+                    self.channels().take(&answer);
                 }
                 told.map(|told| Left { lent: answer.lent, ..told })
             }
         }
     }
 
-    /// The probe is answered, or a report has made it unnecessary.
-    pub(crate) fn probed(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let now = io.now();
-        let Some(id) = self.servers[on].client else { return };
-        let left = self.take_left(id, on);
-        if let Some(left) = &left {
-            self.explain_changes(id, on, left, io);
-        }
+    /// Decides, now that the probe is answered or a report has made it unnecessary.
+    pub(crate) fn decide(&mut self, left: Option<Left>, io: &mut impl Io<X>) -> Decision {
         let is_known = left.is_some();
-        let server = &mut *self.servers[on];
-        let view =
-            self.pools.views.get_mut(server.pool).expect("a worker knows its servers' pools");
-        let unseen = take_events(self.clients[id].serial, server, view, is_known);
-        let (traces, named) = take_traces(server, is_known);
-        let lent = std::mem::take(&mut server.session.own().lent);
+        let unseen = take_events(self.client.serial, self.server, self.view, is_known);
+        let (traces, named) = take_traces(self.server, is_known);
+        let lent = std::mem::take(&mut self.server.session.own().lent);
         let mut pins = unseen;
-        if !server.session.drawn.is_empty() {
+        if !self.server.session.drawn.is_empty() {
             pins |= Pins::DRAWN;
         }
-        if let Some(pinned) = &server.session.pinned {
+        if let Some(pinned) = &self.server.session.pinned {
             pins |= pinned.pins.unseen();
         }
         match left {
             Some(left) => {
                 pins |= left.pins;
-                forget_deallocated(&mut self.clients[id], &lent, &left);
-                let changed = self.take_over(id, on, (traces, named.as_deref()), &left, io);
-                let schema = self.pools.exchange.schema();
-                let server = &*self.servers[on];
-                let view = self.pools.views.get_mut(server.pool);
-                let view = view.expect("a worker knows its servers' pools");
-                judge_functions(server, view, schema, traces, changed, left.pins, now);
+                forget_deallocated(self.client, &lent, &left);
+                let changed = self.take_over((traces, named.as_deref()), &left, io);
+                let schema = self.exchange.schema();
+                let (server, view) = (&*self.server, &mut *self.view);
+                judge_functions(server, view, schema, traces, changed, left.pins, io.now());
                 if let Some(channels) = &left.channels
-                    && self.channels(id).hears_on(channels)
+                    && self.channels().hears_on(channels)
                 {
                     pins |= Pins::LISTEN;
                 }
@@ -205,58 +213,42 @@ impl<X: Exchange> Engine<X> {
             None => {
                 // A client that kept a reader could not write any more. It keeps the state that it
                 // had before, and the reader's session is reset.
-                if !self.is_reader(on) {
+                if self.view.place == Place::Writer {
                     pins |= Pins::UNVERIFIED;
                 }
                 // Another client's probe must not fail because of names that were only guessed.
-                let pool = self.servers[on].pool;
-                let view = self.pools.views.get_mut(pool);
-                view.into_iter().for_each(|view| view.history.forget_candidates());
+                self.view.history.forget_candidates();
             }
         }
-        let server = &*self.servers[on];
-        let view = self.pools.views.get(server.pool);
-        let may_hide = view.is_some_and(|view| may_hide_settings(server, view, traces));
+        let may_hide = may_hide_settings(self.server, self.view, traces);
         if pins.is_empty() {
-            let server = &mut *self.servers[on];
-            server.session.own().pinned = None;
+            self.server.session.own().pinned = None;
             if may_hide {
                 // The session is discarded.
-                server.doubt_settings();
+                self.server.doubt_settings();
             }
-            return self.unlink(id, on, io);
+            return Decision::Released;
         }
         if may_hide {
-            self.servers[on].doomed.get_or_insert(CloseReason::SettingsUnknown);
+            self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
-        let server = &mut *self.servers[on];
-        let view = self.pools.views.get(server.pool).expect("a worker knows its servers' pools");
-        pin(server, view, pins, traces.knows_text, io);
-        let readable = match is_known {
-            true => self.prepare(id, on, io),
-            // The client's last texts may have changed the values that Weir knows.
-            false => self.ready(id, on, io),
-        };
-        if readable == Readable::Now {
-            match self.channels(id).go_on(io) {
-                Ok(true) => {}
-                Ok(false) => self.go_on(id, io),
-                Err(Unread) => self.disconnect(id, Unread::WHY, io),
-            }
-        }
+        pin(self.server, self.view, pins, traces.knows_text, io);
+        Decision::Pinned { is_known }
     }
 
     /// Tracked parameters have changed. If the session has set them, they are the client's. Otherwise
     /// the server's default has changed, and a client with a value of its own keeps that value.
-    fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io<X>) {
-        let server = &*self.servers[on];
-        let Some(report) = &server.session.state_report else { return };
+    /// Returns the parameters whose defaults have changed.
+    pub(crate) fn explain_changes(&mut self, left: &Left, io: &mut impl Io<X>) -> Slots {
+        let (client, server) = (&mut *self.client, &*self.server);
+        let mut defaults = Slots::default();
+        let Some(report) = &server.session.state_report else { return defaults };
         let changed = report.changed();
         if changed == Slots::default() {
-            return;
+            return defaults;
         }
         let set_before = report.state_before();
-        let names = self.context.names.clone();
+        let names = &self.context.names;
         let is_in = |left: Option<&Left>, slot: usize| {
             let settings = left.and_then(|left| left.settings.as_ref());
             settings
@@ -268,8 +260,7 @@ impl<X: Exchange> Engine<X> {
             let name = names.name(slot).as_bytes();
             traces.outcome.ran && session.resets.include(name, traces.resets)
         };
-        let client = &mut self.clients[id];
-        let (mut out, mut defaults) = (Vec::new(), Slots::default());
+        let mut out = Vec::new();
         for slot in (0..names.len()).filter(|slot| changed.has(*slot)) {
             let Some(value) = server.vars.get(slot) else { continue };
             let is_given = client.given.has(slot);
@@ -292,31 +283,24 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if !out.is_empty() {
-            io.send_client(id, &out);
+            io.send_client(self.id, &out);
         }
-        if !defaults.is_empty() {
-            self.defaults_changed(on, defaults, false);
-        }
+        defaults
     }
 
     /// The state that the server reports becomes the state of client and server. Returns true if
     /// anything has changed.
     fn take_over(
         &mut self,
-        id: ClientId,
-        on: ServerId,
         (traces, named): (Traces, Option<&SettingNames>),
         left: &Left,
         io: &mut impl Io<X>,
     ) -> bool {
         if let Some(settings) = &left.settings {
-            let pool = self.servers[on].pool;
-            let view = self.pools.views.get_mut(pool);
-            view.into_iter().for_each(|view| view.history.learn_customs(settings));
+            self.view.history.learn_customs(settings);
         }
+        let (client, server) = (&mut *self.client, &mut *self.server);
         let channels = left.channels.as_ref();
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
         let channels = channels.map(|there| portable_channels(client, server, there, left.pins));
         let startup = client.session_mut().startup.clone();
         let session = server.session.own();
@@ -343,26 +327,9 @@ impl<X: Exchange> Engine<X> {
         client.given = given;
         let there = self.context.shared_vars.share(Values::new(there));
         let own = self.context.shared_vars.share(Values::new(own));
-        report_changes(id, &there, &own, &self.context.names, io);
-        self.servers[on].vars = there;
-        self.clients[id].vars = own;
+        report_changes(self.id, &there, &own, &self.context.names, io);
+        (server.vars, client.vars) = (there, own);
         changed
-    }
-
-    /// The client has left. Its session state is discarded.
-    pub(crate) fn forget_session(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let pins = self.servers[on].pins();
-        if !(pins | self.servers[on].unseen_pins()).lasting().is_empty() {
-            return self.close_server(on, CloseReason::StateCannotBeDiscarded, io);
-        }
-        self.servers[on].phase.settle(Settling::Forget);
-        self.send_own_query(on, FORGET, io);
-    }
-
-    /// The session state is discarded.
-    pub(crate) fn session_forgotten(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        self.servers[on].clear_session();
-        self.settled(on, io);
     }
 }
 
@@ -504,6 +471,25 @@ fn pin<X: Exchange>(
 }
 
 impl Server {
+    /// Sends the probe. `step` decides what happens with the answer.
+    pub(crate) fn ask_what_is_left<X: Exchange>(
+        &mut self,
+        on: ServerId,
+        step: impl FnOnce(Option<Box<Probe>>) -> Preparation,
+        topics: Topics,
+        question: &[u8],
+        context: &mut Context,
+        io: &mut impl Io<X>,
+    ) {
+        self.phase.ask(step(Some(Box::new(Probe::new(topics)))));
+        self.send_own_queries(on, [question].into_iter(), context, io);
+    }
+
+    /// Can DISCARD ALL end everything that the session contains?
+    pub(crate) fn can_be_discarded(&self) -> bool {
+        (self.pins() | self.unseen_pins()).lasting().is_empty()
+    }
+
     /// Notes that DISCARD ALL has ended the session.
     pub(crate) fn clear_session(&mut self) {
         let session = self.session.own();

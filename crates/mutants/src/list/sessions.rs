@@ -49,10 +49,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "if «server.cancel.is_some()» { return await_cancel(id, client, server, now)",
+            "if «server.cancel.is_some()» { await_cancel(id, client, server, now)",
             "{
-                    self.servers[on].session.own().traces = Traces::default();
-                    return self.unlink(id, on, io);
+                    server.session.own().traces = Traces::default();
+                    return Judged::Unchanged;
                 }",
         )],
     },
@@ -79,7 +79,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a client with a temporary table does not keep its server",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("session/verdict.rs", "if «pins.is_empty()» { let server", "true")],
+        changes: &[change("session/verdict.rs", "if «pins.is_empty()» { self.server", "true")],
     },
     Mutant {
         name: "LeavesSessionBehind",
@@ -87,9 +87,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "session/verdict.rs",
-            "let pins = «self.servers[on].pins()»; if !(pins | self",
-            "return self.session_forgotten(on, io)",
+            "engine/sessions.rs",
+            "if «!server.can_be_discarded()» {",
+            "{ return self.session_forgotten(on, io); }",
         )],
     },
     Mutant {
@@ -415,7 +415,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "setting_names::unknown_settings_end_with_a_pin",
         changes: &[change(
             "session/verdict.rs",
-            "self.servers[on].doomed.get_or_insert(CloseReason::SettingsUnknown);",
+            "self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);",
             "",
         )],
     },

@@ -183,7 +183,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
              name",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("session/verdict.rs", "self.take_lent_back(on, io);", "")],
+        changes: &[change("session/verdict.rs", "self.take_lent_back(io);", "")],
     },
     Mutant {
         name: "ForgetsDeallocated",
@@ -193,7 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[
             change(
                 "session/verdict.rs",
-                "forget_deallocated(&mut self.clients[id], &lent, &left);",
+                "forget_deallocated(self.client, &lent, &left);",
                 "",
             ),
             change(
