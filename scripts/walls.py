@@ -36,8 +36,8 @@ DATA = """
 MACHINES = """
     admission/lobby_seats admission/seat lifecycle/ahead lifecycle/apply lifecycle/attend
     lifecycle/connect_query lifecycle/defaults
-    lifecycle/enlist lifecycle/failed lifecycle/leave lifecycle/link lifecycle/lost lifecycle/open
-    lifecycle/place lifecycle/principal lifecycle/replicate lifecycle/statements relay/replies relay/requests relay/resend relay/substitute routing/begun
+    lifecycle/enlist lifecycle/failed lifecycle/leave lifecycle/lost lifecycle/open
+    lifecycle/place lifecycle/prepare lifecycle/principal lifecycle/release lifecycle/replicate lifecycle/statements relay/replies relay/requests relay/resend relay/substitute routing/begun
     routing/choose routing/hold routing/refused session/holding session/verdict
 """.split()
 

@@ -1,4 +1,4 @@
-//! An application's connection, as plain data. `login/steps.rs`, `lifecycle/link.rs` and
+//! An application's connection, as plain data. `login/steps.rs`, `engine/linking.rs` and
 //! `relay/requests.rs` handle it. An idle client is only this struct: data that few clients have is
 //! in boxes.
 

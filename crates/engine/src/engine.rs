@@ -31,6 +31,7 @@ use crate::watch::Watch;
 mod cancels;
 mod events;
 mod invariants;
+mod linking;
 mod listeners;
 mod login;
 mod look;

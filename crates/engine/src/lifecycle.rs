@@ -4,7 +4,7 @@
 //! of a client; `relay` does.
 
 pub(crate) mod ahead;
-mod apply;
+pub(crate) mod apply;
 pub(crate) mod attend;
 pub(crate) mod close_reason;
 pub(crate) mod connect_query;
@@ -12,16 +12,18 @@ mod defaults;
 mod enlist;
 mod failed;
 pub(crate) mod leave;
-pub(crate) mod link;
 pub(crate) mod loss;
 pub(crate) mod lost;
 pub(crate) mod open;
 pub(crate) mod own_keys;
+pub(crate) mod own_messages;
 pub(crate) mod own_query;
 pub(crate) mod pair;
 mod place;
 pub(crate) mod preparation;
+pub(crate) mod prepare;
 pub(crate) mod principal;
+pub(crate) mod release;
 mod replicate;
 pub mod replication;
 pub(crate) mod reserved;

@@ -12,6 +12,7 @@ mod checks;
 pub(crate) mod console;
 mod decoy;
 pub(crate) mod door;
+pub(crate) mod greeting;
 pub mod guesses;
 pub(crate) mod patience;
 pub(crate) mod prove;

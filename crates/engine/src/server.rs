@@ -1,4 +1,4 @@
-//! A connection to PostgreSQL, as plain data. `lifecycle/open.rs` logs it in, `lifecycle/link.rs`
+//! A connection to PostgreSQL, as plain data. `lifecycle/open.rs` logs it in, `engine/linking.rs`
 //! links it to clients, `relay/replies.rs` reads its replies.
 //!
 //! ```text

@@ -10,7 +10,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::notice;
+use crate::login::greeting::notice;
 use crate::operator::remarks::remark;
 use crate::operator::waits::Details;
 use crate::own_error::{Cause, OwnError, QUERY_WAIT_TIMEOUT};

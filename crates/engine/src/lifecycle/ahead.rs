@@ -14,69 +14,49 @@
 use wire::{Header, frontend};
 
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, ServerId, Waiter};
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::preparation::Readable;
+use crate::ids::{ClientId, Micros, Waiter};
+use crate::lifecycle::pair::Pair;
 use crate::lifecycle::reserved::drop_reserved;
 use crate::relay::kept_request::KEPT_LEN_MAX;
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, Server};
 use crate::shell::{Exchange, Io};
 
-impl<X: Exchange> Engine<X> {
+/// The server's answer to settings that were sent with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// Replies to the request follow.
+    Taken,
+    /// The server has run neither. The request goes to another server.
+    Refused,
+}
+
+impl<X: Exchange> Pair<'_, X> {
     /// Restores the settings, and holds the request until the server has accepted them.
-    pub(crate) fn apply_first(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        sql: &[u8],
-        io: &mut impl Io<X>,
-    ) {
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        await_settings(id, client, server, Preparation::Apply, io.now());
-        server.unnamed = 0;
+    pub(crate) fn apply_first(&mut self, sql: &[u8], io: &mut impl Io<X>) {
+        await_settings(self.id, self.client, self.server, Preparation::Apply, io.now());
+        self.server.unnamed = 0;
         let mut messages = Vec::new();
         frontend::query(&mut messages, sql);
-        self.ask(on, &[Expect::Query], 0, &messages, io);
+        self.server.ask(self.on, &[Expect::Query], 0, &messages, self.context, io);
     }
 
-    /// The server has answered the settings. Returns Now if replies to the request follow.
-    pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        let names = self.context.names.clone();
-        let server = &mut *self.servers[on];
+    /// The server has answered the settings.
+    pub(crate) fn ahead_answered(&mut self, io: &mut impl Io<X>) -> Ahead {
+        let server = &mut *self.server;
         if server.own_error.is_some() {
-            if let Some(id) = server.client {
-                drop_reserved(id, &mut self.clients[id], server, io);
-            }
-            self.move_ahead(on, CloseReason::SettingsRefused, io);
-            return Readable::NotYet;
+            drop_reserved(self.id, self.client, server, io);
+            return Ahead::Refused;
         }
-        let Some(id) = server.client else { return Readable::NotYet };
         let (there, session) = (&mut server.vars, server.session.get_mut());
         if let Some(ahead) = session.and_then(|own| own.ahead.as_mut()) {
-            ahead.answered(there, &names);
+            ahead.answered(there, &self.context.names);
         }
         // If a reload has changed a default, the request has seen the new one.
-        self.applied(id, on, io);
-        self.servers[on].phase.link();
-        self.clients[id].phase.link();
-        self.go_on(id, io);
-        Readable::Now
-    }
-
-    /// Sends the request to another server, since this one has not run it.
-    pub(crate) fn move_ahead(
-        &mut self,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        let server = &mut *self.servers[on];
-        let Some(id) = server.client else { return };
-        let Some(request) = server.phase.take_request() else { return };
-        self.move_request(id, on, request, reason, io);
+        self.applied(io);
+        self.server.phase.link();
+        self.client.phase.link();
+        Ahead::Taken
     }
 }
 

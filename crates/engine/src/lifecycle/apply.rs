@@ -23,13 +23,12 @@ use wire::error_fields::ErrorFields;
 use wire::sqlstate::INVALID_PARAMETER_VALUE;
 
 use crate::admission::pool::Gate;
-use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId, Waiter};
+use crate::ids::Waiter;
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
-use crate::lifecycle::preparation::Readable;
+use crate::lifecycle::pair::{self, Pair};
+use crate::lifecycle::prepare::{Answered, Prepared};
 use crate::operator::remarks::remark;
-use crate::server::{Preparation, ServerPhase, ServerPurpose};
+use crate::server::{Preparation, ServerPhase};
 use crate::session::on_server::Past;
 use crate::session::state::Session;
 use crate::session::verdict::report_changes;
@@ -67,11 +66,35 @@ fn as_fatal(mut error: ErrorFields) -> ErrorFields {
     error
 }
 
-impl<X: Exchange> Engine<X> {
+/// The consequence of values that a server refuses in every order.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The server is closed, and another one may accept them.
+    Lost(CloseReason<'static>),
+    /// The server is replaced by a new one for this client.
+    Renewed,
+    /// The client is disconnected. The server serves others.
+    Denied(Denied),
+    /// The client is disconnected, and the server is closed.
+    DeniedAndClosed(Denied),
+}
+
+/// The reason to disconnect the client.
+#[derive(Debug)]
+pub(crate) enum Denied {
+    /// PostgreSQL's error, as at a login with such a startup packet.
+    AsAtLogin(ErrorFields),
+    /// A text for the client and the log.
+    Session(String),
+    InvalidParameter,
+}
+
+impl<X: Exchange> Pair<'_, X> {
     /// Records that the server has accepted the client's values.
-    pub(crate) fn applied(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Applied {
-        let defaults = self.known_defaults(id, on);
-        let (client, server) = (&self.clients[id], &self.servers[on]);
+    pub(crate) fn applied(&mut self, io: &mut impl Io<X>) -> Applied {
+        let names = &self.context.names;
+        let defaults = self.pool.known_defaults(self.client, self.server, names);
+        let (client, server) = (&mut *self.client, &mut *self.server);
         // The client takes over PostgreSQL's spelling of the values. Otherwise every link would set
         // them again.
         let mut vars = server.vars.clone();
@@ -97,13 +120,13 @@ impl<X: Exchange> Engine<X> {
             let value = own.get(*slot).filter(|_| client.given.has(*slot));
             value.is_some() && value == by_itself.get(*slot) && value != vars.get(*slot)
         };
-        let changed_there: Vec<_> = (0..self.context.names.len()).filter(changed_there).collect();
+        let changed_there: Vec<_> = (0..names.len()).filter(changed_there).collect();
         for &slot in &changed_there {
             own.get(slot).into_iter().for_each(|value| wanted.change(|vars| vars.set(slot, value)));
         }
         // A client without a value of its own follows the server's default, which RESET has shown.
         let mut followed = Slots::default();
-        for slot in 0..self.context.names.len() {
+        for slot in 0..names.len() {
             let value = own.get(slot);
             let is_known = |known: &Values| known.get(slot) == value;
             let is_reset = value == by_itself.get(slot) || defaults.iter().any(is_known);
@@ -111,19 +134,15 @@ impl<X: Exchange> Engine<X> {
                 followed.add(slot);
             }
         }
-        let follows =
-            !followed.is_empty() && self.pools.settings(server.pool).connect_query.is_empty();
+        let follows = !followed.is_empty() && self.pool.view.settings.connect_query.is_empty();
         if client.is_welcomed() && (server.mode == PoolMode::Auto || follows) {
-            report_changes(id, &own, &wanted, &self.context.names, io);
+            report_changes(self.id, &own, &wanted, names, io);
         }
-        let (vars, wanted) =
-            (self.context.shared_vars.share(vars), self.context.shared_vars.share(wanted));
-        let server = &mut *self.servers[on];
-        server.vars = vars;
+        server.vars = self.context.shared_vars.share(vars);
+        client.vars = self.context.shared_vars.share(wanted);
         if follows {
-            self.defaults_changed(on, followed, false);
+            self.pool.defaults_changed(server, followed, false, &self.context.names);
         }
-        let server = &mut *self.servers[on];
         let is_otherwise = matches!(*server.phase, ServerPhase::Preparing(Preparation::Reapply));
         // Once per transaction. If the server changes the value again, the client keeps the
         // server's value.
@@ -131,8 +150,6 @@ impl<X: Exchange> Engine<X> {
         if !changed_there.is_empty() {
             server.has_changed_by_itself();
         }
-        let client = &mut self.clients[id];
-        client.vars = wanted;
         let order = client.order().other();
         if is_otherwise && let Some(session) = &mut client.session {
             session.order = Some(order);
@@ -141,26 +158,25 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Sets the client's values in the other order, after the server has refused the usual one.
-    pub(crate) fn apply_otherwise(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let client = &self.clients[id];
-        let (order, has_session) = (client.order(), client.session.is_some());
-        let usual = self.difference(id, on, order);
-        match self.difference(id, on, order.other()) {
+    pub(crate) fn apply_otherwise(&mut self, io: &mut impl Io<X>) -> Answered {
+        let (order, has_session) = (self.client.order(), self.client.session.is_some());
+        let usual = self.difference(order);
+        match self.difference(order.other()) {
             Some(sql) if usual.as_ref() != Some(&sql) && has_session => {
-                self.servers[on].phase.prepare(Preparation::Reapply);
-                self.send_own_query(on, &sql, io);
+                self.server.phase.prepare(Preparation::Reapply);
+                self.server.send_own_queries(self.on, [&*sql].into_iter(), self.context, io);
+                Answered::GoesOn(Prepared::NotYet)
             }
-            _ => self.refused(id, on, io),
+            _ => Answered::Refused,
         }
     }
 
     /// Deals with a server that refuses the client's values in every order.
-    pub(crate) fn refused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        let error = server.own_error.take().unwrap_or_default();
+    pub(crate) fn refused(&mut self, io: &mut impl Io<X>) -> Refused {
+        let error = self.server.own_error.take().unwrap_or_default();
         let text = error.message().into_owned();
-        let is_open = self.pools.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
+        let is_open = self.pool.lock(|pool| pool.gate() == Gate::Open);
+        let (id, client, server) = (self.id, &mut *self.client, &mut *self.server);
         // A client with state on this server cannot move to another one.
         let stays = server.has_traces();
         let may_move = !stays && server.session.past == Past::Used;
@@ -168,14 +184,13 @@ impl<X: Exchange> Engine<X> {
         if let Some(session) = client.session.as_mut().filter(|own| may_move && own.may_renew()) {
             if !is_open {
                 // The pool gives out no servers now: the client waits and tries again later.
-                return self.lose_server(on, CloseReason::SettingsRefused, io);
+                return Refused::Lost(CloseReason::SettingsRefused);
             }
             session.refusals += 1;
             let since = client.phase.prepared_since().unwrap_or_else(|| io.now());
             client.phase.hold_back(Waiter::served(id, server.pool, since));
             pair::part(client, server);
-            let purpose = ServerPurpose::Settings { client: id };
-            return self.replace_server(on, CloseReason::SettingsRefused, purpose, io);
+            return Refused::Renewed;
         }
         // No server accepts an invalid value of a parameter that PostgreSQL reports. A used server may
         // refuse another setting, or to undo one, because of earlier clients.
@@ -187,51 +202,23 @@ impl<X: Exchange> Engine<X> {
         let is_good = server.is_clean() && (is_by_value || is_unused);
         if !stays && client.session.is_none() && !server.is_as_opened() {
             // The refusal may come from another client's settings that could not be undone.
-            return self.lose_server(on, CloseReason::SettingsNotUndone, io);
+            return Refused::Lost(CloseReason::SettingsNotUndone);
         }
         match is_good {
             // It is freed when the client has left, as after a transaction.
             true => server.phase.link(),
             false => server.doomed = Some(CloseReason::InvalidParameter),
         }
-        let (has_session, is_auto) = (client.session.is_some(), server.mode == PoolMode::Auto);
         let message = format!("varcache_apply failed: ERROR: {text}");
-        remark(id, &self.clients[id], Weight::Error, &message, io);
-        match has_session {
-            true => self.disconnect(id, format!("server refused session settings: {text}"), io),
-            // As PostgreSQL does at a login with such a startup packet.
-            false if is_auto => self.refuse_client(id, &as_fatal(error), io),
-            false => self.disconnect(id, CloseReason::InvalidParameter, io),
+        remark(id, client, Weight::Error, &message, io);
+        let denied = match client.session.is_some() {
+            true => Denied::Session(format!("server refused session settings: {text}")),
+            false if server.mode == PoolMode::Auto => Denied::AsAtLogin(as_fatal(error)),
+            false => Denied::InvalidParameter,
+        };
+        match is_good {
+            true => Refused::Denied(denied),
+            false => Refused::DeniedAndClosed(denied),
         }
-        if !is_good {
-            self.settled(on, io);
-        }
-    }
-
-    /// Gives the client the new server that was opened for it.
-    pub(crate) fn apply_to_new(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        rest: &[u8],
-        io: &mut impl Io<X>,
-    ) {
-        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
-        let pool = server.pool;
-        pair::part(client, server);
-        client.phase.unlink();
-        if !rest.is_empty() {
-            // The server has already sent something. Weir reads that first, and the client requests
-            // a server again.
-            self.begin_use(on, rest, io);
-            if self.link(id, io) == Readable::Now {
-                self.go_on(id, io);
-            }
-            return;
-        }
-        if self.join(id, on, io) == Readable::Now {
-            self.go_on(id, io);
-        }
-        self.go_on_opening(pool, io);
     }
 }

@@ -9,107 +9,130 @@
 
 use std::sync::Arc;
 
-use crate::engine::Engine;
+use crate::admission::one_pool::OnePool;
+use crate::client::Client;
+use crate::context::Context;
 use crate::ids::{ClientId, ServerId};
-use crate::server::{RECOVERY, Settling};
+use crate::server::{RECOVERY, Server, Settling};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
-use crate::vars::{Slots, Welcome};
+use crate::vars::{Slots, TrackedNames, Welcome};
 
-impl<X: Exchange> Engine<X> {
+impl<X: Exchange> OnePool<'_, X> {
     /// The server's present values of these parameters are its defaults. `promoted`: it has reported
     /// that it is no standby any more.
     #[cold]
-    pub(crate) fn defaults_changed(&mut self, on: ServerId, slots: Slots, promoted: bool) {
-        let names = self.context.names.clone();
-        let server = &*self.servers[on];
-        let (vars, mut welcome) = (server.vars.clone(), (*server.welcome).clone());
+    pub(crate) fn defaults_changed(
+        &mut self,
+        server: &mut Server,
+        slots: Slots,
+        promoted: bool,
+        names: &TrackedNames,
+    ) {
+        let mut welcome = (*server.welcome).clone();
         if promoted {
-            welcome.learn(RECOVERY, b"off", &names);
+            welcome.learn(RECOVERY, b"off", names);
         }
         for slot in slots.each(names.len()) {
-            if let Some(value) = vars.get(slot)
+            if let Some(value) = server.vars.get(slot)
                 && welcome.vars.get(slot) != Some(value)
             {
                 welcome.vars.change(|vars| vars.set(slot, value));
             }
         }
-        self.renew_welcome(on, welcome);
+        self.renew_welcome(server, welcome);
     }
 
     /// The server has no client, and the session of the last one was discarded.
-    pub(crate) fn defaults_restored(&mut self, on: ServerId) {
-        let server = &*self.servers[on];
+    pub(crate) fn defaults_restored(&mut self, server: &mut Server, names: &TrackedNames) {
         let is_same = server.vars.tracked().eq(server.welcome.vars.tracked());
-        if !is_same && self.pools.settings(server.pool).connect_query.is_empty() {
-            self.defaults_changed(on, Slots::ALL, false);
+        if !is_same && self.view.settings.connect_query.is_empty() {
+            self.defaults_changed(server, Slots::ALL, false, names);
         }
     }
 
-    fn renew_welcome(&mut self, on: ServerId, welcome: Welcome) {
-        let server = &mut *self.servers[on];
+    fn renew_welcome(&mut self, server: &mut Server, welcome: Welcome) {
         if server.welcome.is(&welcome) {
             return;
         }
         let (epoch, welcome) = (server.epoch, Arc::new(welcome));
-        server.welcome =
-            self.pools.exchange.pool(server.pool, |pool| pool.learn_welcome(epoch, welcome));
+        server.welcome = self.lock(|pool| pool.learn_welcome(epoch, welcome));
     }
 
     /// Returns defaults of the pool's servers, if the client was perhaps told one that is not this
     /// server's.
-    pub(crate) fn known_defaults(&mut self, id: ClientId, on: ServerId) -> Vec<Values> {
-        let (client, server) = (&self.clients[id], &*self.servers[on]);
+    pub(crate) fn known_defaults(
+        &mut self,
+        client: &Client,
+        server: &Server,
+        names: &TrackedNames,
+    ) -> Vec<Values> {
         let at_login = &server.welcome.vars;
         let is_other = |slot: usize| {
             let value = client.vars.get(slot);
             !client.given.has(slot) && value != server.vars.get(slot) && value != at_login.get(slot)
         };
         // Other hosts may have other defaults.
-        let is_one = self.pools.settings(server.pool).targets.len() == 1;
-        if !is_one || !(0..self.context.names.len()).any(is_other) {
+        let is_one = self.view.settings.targets.len() == 1;
+        if !is_one || !(0..names.len()).any(is_other) {
             return Vec::new();
         }
-        let pool = server.pool;
-        self.pools.exchange.pool(pool, |pool| pool.defaults.iter().cloned().collect())
+        self.lock(|pool| pool.defaults.iter().cloned().collect())
     }
 
     /// Sends RESET of the parameters that the last client may have set, or a reload. Returns false if
     /// there are none.
-    pub(crate) fn explain(&mut self, on: ServerId, io: &mut impl Io<X>) -> bool {
-        let changes = self.servers[on].changes.as_ref();
+    pub(crate) fn explain(
+        &self,
+        on: ServerId,
+        server: &mut Server,
+        context: &mut Context,
+        io: &mut impl Io<X>,
+    ) -> bool {
+        let changes = server.changes.as_ref();
         let Some(unexplained) = changes.and_then(|changes| changes.unexplained.as_ref()) else {
             return false;
         };
         let mut sql = Vec::new();
-        for slot in unexplained.slots.each(self.context.names.len()) {
-            sql.extend_from_slice(format!("RESET {};", self.context.names.name(slot)).as_bytes());
+        for slot in unexplained.slots.each(context.names.len()) {
+            sql.extend_from_slice(format!("RESET {};", context.names.name(slot)).as_bytes());
         }
-        let pool = self.servers[on].pool;
-        if sql.is_empty() || !self.pools.settings(pool).connect_query.is_empty() {
+        if sql.is_empty() || !self.view.settings.connect_query.is_empty() {
             // `connect_query` may have set them, and RESET would undo that.
-            self.servers[on].changes = None;
+            server.changes = None;
             return false;
         }
-        self.servers[on].phase.settle(Settling::Explain);
-        self.send_own_query(on, &sql, io);
+        server.phase.settle(Settling::Explain);
+        server.send_own_queries(on, [&*sql].into_iter(), context, io);
         true
     }
 
-    /// The parameters that RESET has not changed have new defaults, which the client follows.
-    pub(crate) fn explained(&mut self, on: ServerId) {
-        let changes = self.servers[on].changes.take();
+    /// The parameters that RESET has not changed have new defaults. `client`, if it is still there, was
+    /// the last one: it follows them.
+    pub(crate) fn explained(
+        &mut self,
+        server: &mut Server,
+        client: Option<&mut Client>,
+        names: &TrackedNames,
+    ) {
+        let changes = server.changes.take();
         let Some(unexplained) = changes.and_then(|changes| changes.unexplained) else { return };
-        let ((id, serial), vars) = (unexplained.client, self.servers[on].vars.clone());
-        let client = self.clients.get_mut(id).filter(|client| client.serial == serial);
         if let Some(client) = client {
-            for slot in unexplained.slots.each(self.context.names.len()) {
-                if client.vars.get(slot) == vars.get(slot) {
+            for slot in unexplained.slots.each(names.len()) {
+                if client.vars.get(slot) == server.vars.get(slot) {
                     client.given.remove(slot);
                 }
             }
         }
-        self.defaults_changed(on, unexplained.slots, false);
-        self.servers[on].phase.settle(Settling::Fresh);
+        self.defaults_changed(server, unexplained.slots, false, names);
+        server.phase.settle(Settling::Fresh);
+    }
+}
+
+impl Server {
+    /// Returns the client, with its serial number, whose changes of parameters are unexplained.
+    pub(crate) fn unexplained_client(&self) -> Option<(ClientId, u64)> {
+        let changes = self.changes.as_ref()?;
+        changes.unexplained.as_ref().map(|unexplained| unexplained.client)
     }
 }

@@ -1,9 +1,40 @@
 //! The links between clients and their servers. Only this file makes and ends them. The conditions
 //! are asserted in release builds too: otherwise a client could get another one's rows.
 
+use config::PoolMode;
+
+use crate::admission::one_pool::OnePool;
 use crate::client::Client;
+use crate::context::Context;
 use crate::ids::{ClientId, ServerId};
+use crate::notify::listen::Channels;
 use crate::server::Server;
+use crate::shell::Exchange;
+
+/// A client and its server.
+#[derive(Debug)]
+pub(crate) struct Pair<'a, X> {
+    pub(crate) id: ClientId,
+    pub(crate) client: &'a mut Client,
+    pub(crate) on: ServerId,
+    pub(crate) server: &'a mut Server,
+    /// The server's pool.
+    pub(crate) pool: OnePool<'a, X>,
+    pub(crate) context: &'a mut Context,
+}
+
+impl<X: Exchange> Pair<'_, X> {
+    /// Returns the mode in which the server is used.
+    pub(crate) fn mode(&self) -> PoolMode {
+        self.server.mode_in(self.pool.view.settings.mode)
+    }
+
+    /// Returns the client's channels.
+    pub(crate) fn channels(&mut self) -> Channels<'_, X> {
+        let Self { id, client, on, server, pool, context } = self;
+        Channels { id: *id, client, server: Some((*on, server)), context, exchange: pool.exchange }
+    }
+}
 
 /// Gives the server to the client.
 #[inline]

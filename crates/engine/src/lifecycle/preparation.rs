@@ -1,5 +1,5 @@
 //! The steps of preparing a server while its client is held back, and what follows for the client.
-//! `lifecycle/link.rs` has their order.
+//! `lifecycle/prepare.rs` has their order.
 
 use crate::ids::Newcomer;
 use crate::login::auth_answer::AuthAnswer;

@@ -26,7 +26,8 @@ use crate::client::{Client, ClientPhase};
 use crate::context::Context;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::notify::listen::{Channels, must_ask_for_channels, portable_channels};
+use crate::lifecycle::pair::Pair;
+use crate::notify::listen::{must_ask_for_channels, portable_channels};
 use crate::relay::ledger::Expect;
 use crate::routing::Place;
 use crate::server::{Preparation, Server};
@@ -44,18 +45,6 @@ use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars};
 
 pub(crate) const FORGET: &[u8] = b"DISCARD ALL";
-
-/// A client in auto mode whose transaction is over, and its server.
-pub(crate) struct Verdict<'a, X> {
-    pub(crate) id: ClientId,
-    pub(crate) client: &'a mut Client,
-    pub(crate) on: ServerId,
-    pub(crate) server: &'a mut Server,
-    /// The server's pool.
-    pub(crate) view: &'a mut PoolView,
-    pub(crate) context: &'a mut Context,
-    pub(crate) exchange: &'a mut X,
-}
 
 /// The state of the decision after the end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,13 +68,7 @@ pub(crate) enum Decision {
     Pinned { is_known: bool },
 }
 
-impl<X: Exchange> Verdict<'_, X> {
-    fn channels(&mut self) -> Channels<'_, X> {
-        let Self { id, on, .. } = *self;
-        let Self { client, server, context, exchange, .. } = self;
-        Channels { id, client, server: Some((on, server)), context, exchange }
-    }
-
+impl<X: Exchange> Pair<'_, X> {
     /// Decides what follows when the client's transaction is over and this or an earlier one has
     /// left traces on the server.
     pub(crate) fn judge(&mut self, io: &mut impl Io<X>) -> Judged {
@@ -116,7 +99,7 @@ impl<X: Exchange> Verdict<'_, X> {
             return Judged::Asked;
         }
         client.phase.hold_back(Waiter::served(id, server.pool, now));
-        remember_setting_names(server, self.view);
+        remember_setting_names(server, self.pool.view);
         let hears = must_ask_for_channels(client, server);
         let asks = server.session.state_report.is_none();
         if !asks && !hears && server.session.lent.is_empty() {
@@ -137,10 +120,10 @@ impl<X: Exchange> Verdict<'_, X> {
             .flat_map(|names| names.iter())
             .map(|(name, _)| name);
         let customs = carried.filter(|name| name.contains(&b'.')).chain(found);
-        let customs: BTreeSet<&[u8]> = self.view.history.customs().chain(customs).collect();
+        let customs: BTreeSet<&[u8]> = self.pool.view.history.customs().chain(customs).collect();
         let letters = server.letters();
         let customs = customs.into_iter().filter(|name| letters.include(name) == Some(true));
-        let login = self.view.settings.login_user().as_bytes();
+        let login = self.pool.view.settings.login_user().as_bytes();
         let sql = probe::question(topics, login, customs, &server.session.lent);
         server.ask_what_is_left(on, Preparation::Probe, topics, &sql, self.context, io);
         self.take_lent_back(io);
@@ -186,7 +169,7 @@ impl<X: Exchange> Verdict<'_, X> {
     /// Decides, now that the probe is answered or a report has made it unnecessary.
     pub(crate) fn decide(&mut self, left: Option<Left>, io: &mut impl Io<X>) -> Decision {
         let is_known = left.is_some();
-        let unseen = take_events(self.client.serial, self.server, self.view, is_known);
+        let unseen = take_events(self.client.serial, self.server, self.pool.view, is_known);
         let (traces, named) = take_traces(self.server, is_known);
         let lent = std::mem::take(&mut self.server.session.own().lent);
         let mut pins = unseen;
@@ -201,8 +184,8 @@ impl<X: Exchange> Verdict<'_, X> {
                 pins |= left.pins;
                 forget_deallocated(self.client, &lent, &left);
                 let changed = self.take_over((traces, named.as_deref()), &left, io);
-                let schema = self.exchange.schema();
-                let (server, view) = (&*self.server, &mut *self.view);
+                let schema = self.pool.exchange.schema();
+                let (server, view) = (&*self.server, &mut *self.pool.view);
                 judge_functions(server, view, schema, traces, changed, left.pins, io.now());
                 if let Some(channels) = &left.channels
                     && self.channels().hears_on(channels)
@@ -213,14 +196,14 @@ impl<X: Exchange> Verdict<'_, X> {
             None => {
                 // A client that kept a reader could not write any more. It keeps the state that it
                 // had before, and the reader's session is reset.
-                if self.view.place == Place::Writer {
+                if self.pool.view.place == Place::Writer {
                     pins |= Pins::UNVERIFIED;
                 }
                 // Another client's probe must not fail because of names that were only guessed.
-                self.view.history.forget_candidates();
+                self.pool.view.history.forget_candidates();
             }
         }
-        let may_hide = may_hide_settings(self.server, self.view, traces);
+        let may_hide = may_hide_settings(self.server, self.pool.view, traces);
         if pins.is_empty() {
             self.server.session.own().pinned = None;
             if may_hide {
@@ -232,7 +215,7 @@ impl<X: Exchange> Verdict<'_, X> {
         if may_hide {
             self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
-        pin(self.server, self.view, pins, traces.knows_text, io);
+        pin(self.server, self.pool.view, pins, traces.knows_text, io);
         Decision::Pinned { is_known }
     }
 
@@ -297,7 +280,7 @@ impl<X: Exchange> Verdict<'_, X> {
         io: &mut impl Io<X>,
     ) -> bool {
         if let Some(settings) = &left.settings {
-            self.view.history.learn_customs(settings);
+            self.pool.view.history.learn_customs(settings);
         }
         let (client, server) = (&mut *self.client, &mut *self.server);
         let channels = left.channels.as_ref();

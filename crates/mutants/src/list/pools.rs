@@ -46,7 +46,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A server that was idle for long is linked without a check",
         seen_in: "pgdog#1318, supavisor#941",
         noticed_by: "causes",
-        changes: &[change("lifecycle/link.rs", "if «!checked» && !settings.check_query", "false")],
+        changes: &[change(
+            "lifecycle/prepare.rs",
+            "if «!checked» && !settings.check_query",
+            "false",
+        )],
     },
     Mutant {
         name: "LeaksPlace",
@@ -156,7 +160,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "orders",
         changes: &[change(
-            "lifecycle/link.rs",
+            "engine/linking.rs",
             "if open { «self.open_server(pool, io);»",
             "self.pools.exchange.pool(pool, crate::pool::Pool::withdraw_opening);",
         )],

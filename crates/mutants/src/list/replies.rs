@@ -155,7 +155,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "odyssey#1499, odyssey#1475",
         noticed_by: "waits",
         changes: &[change(
-            "lifecycle/link.rs",
+            "engine/linking.rs",
             "self.follow_rename(id); } «io.resume_client(id);»",
             "",
         )],
@@ -188,7 +188,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "intrusions",
         changes: &[
-            change("lifecycle/link.rs", "if «!flushed || !server.is_clean()» {", "!flushed"),
+            change("lifecycle/release.rs", "if «!flushed || !server.is_clean()» {", "!flushed"),
             change(
                 "lifecycle/leave.rs",
                 "_ if «server.is_clean() && !in_message» => self.free",

@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "lifecycle/ahead.rs",
-            "if «server.own_error.is_some()» { if let Some(id) = server.client",
+            "if «server.own_error.is_some()» { drop_reserved(self.id",
             "{ server.own_error = None; false }",
         )],
     },

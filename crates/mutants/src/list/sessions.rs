@@ -8,7 +8,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A client gets the settings of the previous client",
         seen_in: "pgbouncer#1576, pgdog#686",
         noticed_by: "answers",
-        changes: &[change("lifecycle/link.rs", "if «!client.vars.is(&server.vars)» {", "false")],
+        changes: &[change(
+            "lifecycle/prepare.rs",
+            "if «!self.client.vars.is(&server.vars)» {",
+            "false",
+        )],
     },
     Mutant {
         name: "MissesSetInTransaction",
@@ -29,7 +33,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A session is reused without a reset",
         seen_in: "Odyssey without pool_discard, pgdog#684",
         noticed_by: "sessions",
-        changes: &[change("lifecycle/link.rs", "if «settings.resets(mode)» {", "false")],
+        changes: &[change("lifecycle/release.rs", "if «settings.resets(mode)» {", "false")],
     },
     Mutant {
         name: "ForgetsSessionAtReload",
@@ -87,9 +91,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "engine/sessions.rs",
-            "if «!server.can_be_discarded()» {",
-            "{ return self.session_forgotten(on, io); }",
+            "lifecycle/release.rs",
+            "if «!self.server.can_be_discarded()» {",
+            "{ self.server.clear_session(); return self.settled(io); }",
         )],
     },
     Mutant {
@@ -98,7 +102,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "lifecycle/link.rs",
+            "lifecycle/prepare.rs",
             "Preparation::Apply | Preparation::Reapply if «server.own_error.is_some()»",
             "false",
         )],
@@ -260,15 +264,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[
             change(
-                "lifecycle/link.rs",
-                "if «client.vars.prepared != server.vars.prepared» {",
+                "lifecycle/prepare.rs",
+                "if «self.client.vars.prepared != self.server.vars.prepared» {",
                 "false",
             ),
             change(
-                "lifecycle/link.rs",
-                "Applied::Outdated => self.prepare(id, on, io), \
-                 Applied::InEffect => «self.prepare_statements(id, on, io)»,",
-                "self.ready(id, on, io)",
+                "lifecycle/prepare.rs",
+                "Applied::InEffect => «self.prepare_statements(io)»,",
+                "Prepared::Ready",
             ),
         ],
     },
@@ -289,9 +292,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "sessions",
         changes: &[change(
-            "lifecycle/link.rs",
-            r#"if «server.own_error.is_some()» { return self.reset_failed(on, CloseReason::ResetFailed, io);"#,
-            r#"server.own_error.take().is_none() && false"#,
+            "lifecycle/release.rs",
+            "if «self.server.own_error.is_some()» { self.report_failed(io);",
+            "self.server.own_error.take().is_none() && false",
         )],
     },
     Mutant {
@@ -347,8 +350,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "lifecycle/link.rs",
-            "follow_reports(client, server, &self.context.names);",
+            "lifecycle/prepare.rs",
+            "follow_reports(self.client, server, &self.context.names);",
             "",
         )],
     },

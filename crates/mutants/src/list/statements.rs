@@ -191,11 +191,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[
-            change(
-                "session/verdict.rs",
-                "forget_deallocated(self.client, &lent, &left);",
-                "",
-            ),
+            change("session/verdict.rs", "forget_deallocated(self.client, &lent, &left);", ""),
             change(
                 "relay/replies/commands.rs",
                 "b\"DEALLOCATE\" => «self.statement_deallocated(serial)»,",

@@ -9,7 +9,7 @@
 //!   its configuration. A client that has set its own value keeps it and is not told. The server
 //!   gets the client's value with the next transaction. All other clients follow the new default.
 //! * The server sends state reports. The report at the end of the transaction tells which of the
-//!   two cases it is (`Engine::explain_changes`).
+//!   two cases it is (`Pair::explain_changes`).
 //!
 //! In transaction and statement mode Weir does not read texts. The new value counts as the client's
 //! own if SET has run. Otherwise RESET shows whose it is, after the transaction.

@@ -1,0 +1,170 @@
+//! Decides what happens to a server that has lost its client.
+//!
+//! ```text
+//!  free ─┬─ has traces ────► Forget (DISCARD ALL) ─┐
+//!        ├─ `reset_query` ─► Reset ────────────────┤
+//!        ├─ a cancel request is under way: Cancel ─┤
+//!        └──────────────────────────────────────────┴─► settled ─┬─ Explain, Unlisten … ─► settled
+//!                                                                └─► place (`place.rs`), or close
+//! ```
+
+use config::PoolMode;
+
+use crate::admission::one_pool::OnePool;
+use crate::client::Client;
+use crate::context::Context;
+use crate::ids::ServerId;
+use crate::lifecycle::close_reason::CloseReason;
+use crate::server::{Server, ServerPhase, Settling};
+use crate::session::carried::Carried;
+use crate::session::holding::end_hold;
+use crate::session::verdict::FORGET;
+use crate::shell::{Exchange, Io};
+
+/// A server without a client.
+pub(crate) struct Released<'a, X> {
+    pub(crate) on: ServerId,
+    pub(crate) server: &'a mut Server,
+    pub(crate) pool: OnePool<'a, X>,
+    pub(crate) context: &'a mut Context,
+    /// The last client, if changes of parameters are unexplained and it is still there.
+    pub(crate) last: Option<&'a mut Client>,
+}
+
+/// The state of a server without a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    Close(CloseReason<'static>),
+    /// One of Weir's own queries, or a cancel request, must be over first.
+    NotYet,
+    /// It is ready for the pool's lobby.
+    Enlisted,
+    /// Others may have it.
+    Free,
+}
+
+/// Does this query return all settings to the server's defaults?
+fn resets_all(query: &str) -> bool {
+    let query = query.trim().trim_end_matches(';').trim_end();
+    ["DISCARD ALL", "RESET ALL"].iter().any(|all| query.eq_ignore_ascii_case(all))
+}
+
+impl<X: Exchange> Released<'_, X> {
+    /// The server has just lost its client. `flushed`: all bytes for it were written.
+    pub(crate) fn free(&mut self, flushed: bool, io: &mut impl Io<X>) -> Freed {
+        let server = &mut *self.server;
+        server.phase.settle(Settling::Fresh);
+        if let Some(reason) = server.doomed {
+            return Freed::Close(reason);
+        }
+        if server.replication.is_some() {
+            return Freed::Close(CloseReason::ReplicationEnded);
+        }
+        if !flushed || !server.is_clean() {
+            return Freed::Close(CloseReason::NotReady);
+        }
+        if server.cancel.is_some() {
+            // The server is examined again when the cancel request is over.
+            server.phase.settle(Settling::Cancel);
+            return Freed::NotYet;
+        }
+        if server.has_traces() {
+            end_hold(server, self.pool.view);
+            if server.has_traces() {
+                return self.forget_session(io);
+            }
+        }
+        let settings = &self.pool.view.settings;
+        let mode = server.mode_in(settings.mode);
+        if settings.resets(mode) {
+            if server.has_foreign_settings() && mode == PoolMode::Auto {
+                // Weir would not know which of the settings that query leaves.
+                server.doubt_settings();
+                return self.forget_session(io);
+            }
+            server.doubt_carried();
+            server.phase.settle(Settling::Reset);
+            // The replies tell whether the query discards the prepared statements.
+            let reset = settings.reset_query.as_bytes();
+            server.send_own_queries(self.on, [reset].into_iter(), self.context, io);
+            return Freed::NotYet;
+        }
+        self.settled(io)
+    }
+
+    /// Discards the client's session state.
+    fn forget_session(&mut self, io: &mut impl Io<X>) -> Freed {
+        if !self.server.can_be_discarded() {
+            return Freed::Close(CloseReason::StateCannotBeDiscarded);
+        }
+        self.server.phase.settle(Settling::Forget);
+        self.server.send_own_queries(self.on, [FORGET].into_iter(), self.context, io);
+        Freed::NotYet
+    }
+
+    /// Logs why one of Weir's own queries after the last client has failed.
+    #[cold]
+    pub(crate) fn report_failed(&mut self, io: &mut impl Io<X>) {
+        if let ServerPhase::Settling(step) = &*self.server.phase
+            && let Some(query) = step.own_query()
+        {
+            let error = self.server.own_error.take();
+            self.pool.report_own_query(query, error, io);
+        }
+    }
+
+    /// None of Weir's own queries is under way any more.
+    pub(crate) fn settled(&mut self, io: &mut impl Io<X>) -> Freed {
+        let now = io.now();
+        debug_assert!(self.server.client.is_none() && self.server.is_clean());
+        if self.server.own_error.is_some() {
+            self.report_failed(io);
+            return Freed::Close(CloseReason::ResetFailed);
+        }
+        let (on, server) = (self.on, &mut *self.server);
+        if let Some(reason) = server.doomed {
+            return Freed::Close(reason);
+        }
+        let phase = &*server.phase;
+        let discards = matches!(phase, ServerPhase::Settling(Settling::Forget | Settling::Enlist));
+        let resets = matches!(phase, ServerPhase::Settling(Settling::Reset));
+        if discards || resets && resets_all(&self.pool.view.settings.reset_query) {
+            self.pool.defaults_restored(server, &self.context.names);
+        }
+        if server.cancel.is_some() {
+            server.phase.settle(Settling::Cancel);
+            return Freed::NotYet;
+        }
+        if matches!(*server.phase, ServerPhase::Settling(Settling::Enlist)) {
+            return Freed::Enlisted;
+        }
+        if matches!(*server.phase, ServerPhase::Settling(Settling::Explain)) {
+            self.pool.explained(server, self.last.as_deref_mut(), &self.context.names);
+        }
+        if server.changes.is_some() && self.pool.explain(on, server, self.context, io) {
+            return Freed::NotYet;
+        }
+        if server.has_traces() {
+            if !matches!(*server.phase, ServerPhase::Settling(Settling::Forget)) {
+                return self.forget_session(io);
+            }
+            server.clear_session();
+            return self.settled(io);
+        }
+        let session = server.session.get_mut();
+        let was_disturbed = session.is_some_and(|own| std::mem::take(&mut own.disturbed));
+        if was_disturbed && !server.vars.channels.is_empty() {
+            server.vars.change(|vars| vars.channels = Carried::default());
+            server.phase.settle(Settling::Unlisten);
+            server.send_own_queries(on, [&b"UNLISTEN *"[..]].into_iter(), self.context, io);
+            return Freed::NotYet;
+        }
+        server.times.released_at = now;
+        let age = now.saturating_sub(server.times.connected_at);
+        let old = age > self.pool.view.settings.server_lifetime;
+        if old && self.pool.lock(|pool| pool.age_out(now)) {
+            return Freed::Close(CloseReason::LifetimeOver);
+        }
+        Freed::Free
+    }
+}
