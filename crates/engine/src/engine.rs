@@ -5,8 +5,10 @@
 //!
 //! The machines are in the folders beside this one. They see one connection, and tell what follows
 //! from it. These files carry it out: `login` (logins), `cancels` (cancel requests and signals),
-//! `listeners` (moves LISTEN from servers to listening connections), `restart` (an online restart), `sessions` (verdicts of auto mode),
-//! `orders` (an operator's orders), `sweeps` (work on all connections that something concerns).
+//! `linking` (pairs of clients and servers), `sessions` (verdicts of auto mode), `listeners` (moves
+//! LISTEN from servers to listening connections), `routing` (requests that standbys may run), `restart`
+//! (an online restart), `orders` (an operator's orders), `sweeps` (work on all connections that
+//! something concerns).
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
 //! all of these for an operator and the shell, `invariants` checks them in tests.
@@ -39,6 +41,7 @@ mod mail;
 mod orders;
 pub(crate) mod pools;
 mod restart;
+mod routing;
 mod sessions;
 mod sweeps;
 pub(crate) mod tables;

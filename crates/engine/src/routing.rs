@@ -6,10 +6,10 @@
 //! `first_request` finds the end of a request in a client's bytes. `wish` judges its texts, and
 //! `rules` draws one of the standbys that are fresh enough: `freshness` knows which commits a standby
 //! has, `readers` is what the workers read of it, `sessions` knows who has written, and `stays`
-//! counts the sessions of each standby. `choose` puts these together and links the client. `hold`
-//! keeps the reads that wait for a fresher standby.
-//! `why` counts the reasons. `refusal` reads the first words of a reader, and `refused` asks the writer
-//! if the reader refuses. `begun` has the writer begin the transaction of such a request.
+//! counts the sessions of each standby. `choose` puts these together, and the engine links the client.
+//! `hold` decides which reads wait for a fresher standby. `why` counts the reasons. `refusal` reads the
+//! first words of a reader. `refused` takes the client from a reader that refuses, and the writer gets
+//! the request. `begun` keeps the texts with which the writer begins the transaction of such a request.
 //!
 //! A client with a server is not routed: a transaction or a pinned session stays on its server. On
 //! a reader, the next request waits for the replies to the one before, because it may need another
@@ -32,14 +32,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeId;
 
-mod begun;
+pub(crate) mod begun;
 pub(crate) mod choose;
 mod first_request;
 pub mod freshness;
 mod hold;
 pub mod readers;
 mod refusal;
-mod refused;
+pub(crate) mod refused;
 pub mod rules;
 mod sessions;
 pub(crate) mod stays;

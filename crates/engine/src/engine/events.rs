@@ -52,7 +52,10 @@ impl<X: Exchange> Engine<X> {
                     None => Some(pool.request(worker, id, values, now)),
                 });
                 // With routing, the request is read first.
-                let Some(grant) = grant else { return !self.is_read_held(id) };
+                let Some(grant) = grant else {
+                    let serial = self.clients[id].serial;
+                    return !self.sessions.holds(id, serial);
+                };
                 let readable = self.take_grant(id, pool, grant, now, io);
                 if !self.has_work() {
                     return readable == Readable::Now;
@@ -226,7 +229,14 @@ impl<X: Exchange> Engine<X> {
     /// wait again. A client whose database is no longer configured is disconnected.
     pub fn begin_imported(&mut self, imported: Imported, io: &mut impl Io<X>) {
         let Imported { clients, parked, attending } = imported;
-        self.suppose_writes(&clients, io);
+        let now = io.clock();
+        for id in clients.iter().copied() {
+            if let Some(client) = self.clients.get(id)
+                && let Some(view) = client.pool.and_then(|pool| self.pools.views.get(pool))
+            {
+                self.sessions.suppose_write((id, client.serial), &view.settings, now);
+            }
+        }
         for id in parked {
             self.place(id, io);
         }

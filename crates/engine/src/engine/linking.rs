@@ -14,6 +14,7 @@ use config::PoolMode;
 use crate::admission::pool::{Grant, role_changes};
 use crate::client::ClientPhase;
 use crate::engine::Engine;
+use crate::engine::work::Work;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::ahead::Ahead;
 use crate::lifecycle::apply::{Denied, Refused};
@@ -388,8 +389,8 @@ impl<X: Exchange> Engine<X> {
         pair::release(client, &mut self.servers[on]);
         client.resent = false;
         client.phase.unlink();
-        if !client.stream.held.is_empty() {
-            self.route_later(id);
+        if !client.stream.held.is_empty() && client.has_request_to_route() {
+            self.work.push_back(Work::Route(id));
         }
         if !self.pools.changed_user.is_empty() {
             self.follow_rename(id);

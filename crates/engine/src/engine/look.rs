@@ -26,7 +26,7 @@ impl<X: Exchange> Engine<X> {
         let clients = self.clients.iter().map(|(id, client)| {
             let server = client.server.and_then(|on| self.servers.get(on));
             let mut row = client_row(id, client, server.map_or(0, |server| server.serial));
-            if self.is_read_held(id) {
+            if self.sessions.holds(id, client.serial) {
                 row.state = ClientState::Waiting;
             }
             row

@@ -16,8 +16,10 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::login::server_secret::ServerSecret;
 use crate::operator::stats::Stats;
 use crate::routing::Place;
-use crate::routing::rules::Drawn;
+use crate::routing::freshness::Need;
+use crate::routing::rules::{Drawn, Routing};
 use crate::routing::stays::share;
+use crate::routing::why::Why;
 use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
@@ -224,10 +226,53 @@ impl<X: Exchange> Pools<X> {
         if second < first { two[1] } else { two[0] }
     }
 
+    /// Returns another standby that may run a read with this need, and its pool, if a server is free
+    /// there. The read would wait in `full`. Without such a standby, the writer runs it.
+    #[cold]
+    pub(crate) fn elsewhere(
+        &mut self,
+        context: &Context,
+        writer: PoolId,
+        full: PoolId,
+        need: Need,
+        now: Micros,
+    ) -> Option<(NodeId, PoolId)> {
+        let Place::Reader(node) = self.view(full).place else { return None };
+        let others: Vec<_> = self.routing(Some(writer))?.others(node, need, now).collect();
+        for other in others {
+            let pool = self.at(context, writer, Place::Reader(other));
+            if pool != writer && !self.exchange.pool(pool, |pool| pool.is_used_up()) {
+                return Some((other, pool));
+            }
+        }
+        self.routing(Some(writer))?.counts.add(Why::Full);
+        None
+    }
+
+    /// Returns when the role of this reader's pool last changed, if its node has the change;
+    /// otherwise 0. `writer` is the pool of the client.
+    pub(crate) fn role_change_at(&mut self, writer: Option<PoolId>, reader: PoolId) -> Micros {
+        let place = self.view(reader).place;
+        match (self.routing(writer), place) {
+            (Some(routing), Place::Reader(node)) => routing.role_change_at(node),
+            (Some(_) | None, _) => 0,
+        }
+    }
+
     /// Counts a login that has succeeded or failed, so another server may be opened. The caller
     /// must call `Engine::feed` afterwards.
     pub(crate) fn opening_ended(&mut self) {
         self.exchange.limits(Limits::opening_ended);
+    }
+
+    /// Is this the pool of a reader?
+    pub(crate) fn is_reader(&self, pool: PoolId) -> bool {
+        self.views.get(pool).is_some_and(|view| view.place != Place::Writer)
+    }
+
+    /// Returns the routing of a client's pool.
+    pub(crate) fn routing(&self, pool: Option<PoolId>) -> Option<&Routing> {
+        self.views.get(pool?)?.settings.routing.as_deref()
     }
 
     /// Is a request of this pool's client read before the client is linked?

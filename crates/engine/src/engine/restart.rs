@@ -427,7 +427,9 @@ impl<X: Exchange> Engine<X> {
             let Some(client) = self.clients.get(id) else { continue };
             let is_preparing = matches!(*client.phase, ClientPhase::Preparing(_));
             if matches!(*client.phase, ClientPhase::Failed(_)) {
-                self.route_later(id);
+                if self.clients[id].has_request_to_route() {
+                    self.work.push_back(Work::Route(id));
+                }
             } else if let Some(on) = client.server.filter(|_| is_preparing)
                 && self.prepare(id, on, io) == Readable::Now
             {

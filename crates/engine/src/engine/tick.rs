@@ -85,7 +85,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 ClientPhase::Idle | ClientPhase::Failed(_)
                     if over(self.idle_limit(client), client.request_at, now)
-                        && !self.is_read_held(id) =>
+                        && !self.sessions.holds(id, client.serial) =>
                 {
                     OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
                 }

@@ -154,12 +154,14 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id];
         let server = &mut *self.servers[on];
         roll_back_values(id, client, server, &self.context.names, io);
-        if loss.is_unknown() {
-            self.suppose_writes(&[id], io);
+        let (serial, view) = (client.serial, client.pool.and_then(|own| self.pools.views.get(own)));
+        if loss.is_unknown()
+            && let Some(view) = view
+        {
+            self.sessions.suppose_write((id, serial), &view.settings, io.clock());
         }
-        if self.is_reader(on) {
+        if self.pools.is_reader(self.servers[on].pool) {
             // It may have shown a part of its data.
-            let serial = self.clients[id].serial;
             self.sessions.of(id, serial).has_lost_reader(io.clock());
         }
         let error = loss.error();

@@ -80,12 +80,18 @@ impl<X: Exchange> Engine<X> {
                     bytes = &[];
                 }
                 Passed::UpToRequest => return,
-                Passed::UntilJudged => match self.judge_reader(on, bytes, io) {
-                    Judged::Held | Judged::Lost => return,
-                    Judged::Answers { is_held: true } => bytes = &[],
-                    Judged::Answers { is_held: false } => {}
-                    Judged::Refused(status) => return self.ask_writer(on, status, io),
-                },
+                Passed::UntilJudged => {
+                    let mode = self.mode_of(on);
+                    let server = &mut *self.servers[on];
+                    let client = server.client.and_then(|id| self.clients.get(id));
+                    match server.judge_reader(client, mode, bytes) {
+                        Judged::Held => return,
+                        Judged::Answers { is_held: true } => bytes = &[],
+                        Judged::Answers { is_held: false } => {}
+                        Judged::Refused(status) => return self.ask_writer(on, status, io),
+                        Judged::Leaves => return self.lose_server(on, CloseReason::Lost, io),
+                    }
+                }
             }
         }
     }

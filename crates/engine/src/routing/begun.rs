@@ -12,13 +12,10 @@
 //! ```
 
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::preparation::Readable;
 use crate::relay::kept_request::KeptRequest;
+use crate::routing::sessions::Session;
 use crate::routing::wish::each_text;
-use crate::server::Preparation;
-use crate::shell::{Exchange, Io};
+use crate::server::Server;
 
 /// A transaction with longer texts before its first read stays on its reader.
 const OPENING_LEN_MAX: usize = 1024;
@@ -49,44 +46,16 @@ impl KeptRequest {
     }
 }
 
-impl<X: Exchange> Engine<X> {
-    /// Begins the client's transaction on this server. Everything else is prepared.
-    #[cold]
-    pub(crate) fn begin_again(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        let serial = self.clients[id].serial;
-        let opening = self.sessions.of(id, serial).opening.clone();
-        self.servers[on].phase.prepare(Preparation::Begin);
-        self.send_own_query(on, &opening, io);
-        Readable::NotYet
+/// The server has answered the texts that begin the client's transaction. Returns whether the
+/// transaction has begun.
+pub(crate) fn has_begun(client: &mut Client, server: &mut Server, session: &mut Session) -> bool {
+    server.own_error = None;
+    // The texts may have set something for the transaction.
+    server.context_changed = true;
+    if let Some(session) = server.session.get_mut() {
+        session.may_set = true;
     }
-
-    /// The server has answered that. If it has refused, the client's request is not run.
-    pub(crate) fn begun_again(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        let server = &mut *self.servers[on];
-        server.own_error = None;
-        // The texts may have set something for the transaction.
-        server.context_changed = true;
-        if let Some(session) = server.session.get_mut() {
-            session.may_set = true;
-        }
-        let has_begun = server.status != b'I';
-        let client = &mut self.clients[id];
-        client.while_waiting.begins = false;
-        let serial = client.serial;
-        self.sessions.of(id, serial).opening = Box::default();
-        match has_begun {
-            true => self.ready(id, on, io),
-            false => self.fail_transaction(on, io),
-        }
-    }
+    client.while_waiting.begins = false;
+    session.opening = Box::default();
+    server.status != b'I'
 }

@@ -11,39 +11,24 @@
 //!                                          └────────┴─► `stale_wait` is over ─► the primary
 //! ```
 
-use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId};
+use crate::ids::Micros;
+use crate::routing::rules::Routing;
+use crate::routing::sessions::Session;
 use crate::routing::why::Why;
-use crate::shell::Exchange;
 
-impl<X: Exchange> Engine<X> {
-    /// Holds a read that no standby may run for this reason. Returns false if the primary runs it.
-    pub(crate) fn hold_read(
-        &mut self,
-        id: ClientId,
-        writer: PoolId,
-        why: Why,
-        (since, now): (Micros, Micros),
-    ) -> bool {
-        let routing =
-            self.pools.views.get(writer).and_then(|view| view.settings.routing.as_deref());
-        let Some(routing) = routing else { return false };
-        let serial = self.clients[id].serial;
-        let is_early = now.saturating_sub(since) < routing.rules.stale_wait;
-        let waits = is_early && routing.rules.wait_for(why);
-        let session = self.sessions.of(id, serial);
-        let waits = waits || session.waits_ahead(why == Why::OwnRead, is_early, now);
-        if waits {
-            routing.readers.want_as_of(since);
-            routing.readers.note_waiting();
-            self.sessions.hold(id, serial, since);
-        }
-        waits
+/// Must a read wait that no standby may run for this reason? Otherwise the primary runs it.
+pub(super) fn must_wait(
+    routing: &Routing,
+    session: &mut Session,
+    why: Why,
+    (since, now): (Micros, Micros),
+) -> bool {
+    let is_early = now.saturating_sub(since) < routing.rules.stale_wait;
+    let waits = is_early && routing.rules.wait_for(why);
+    let waits = waits || session.waits_ahead(why == Why::OwnRead, is_early, now);
+    if waits {
+        routing.readers.want_as_of(since);
+        routing.readers.note_waiting();
     }
-
-    /// Does this client's read wait for a fresher standby? Then the client is not read.
-    pub(crate) fn is_read_held(&self, id: ClientId) -> bool {
-        let client = self.clients.get(id);
-        client.is_some_and(|client| self.sessions.holds(id, client.serial))
-    }
+    waits
 }

@@ -7,6 +7,7 @@ use crate::ids::{ClientId, Micros, NodeId};
 use crate::routing::freshness::{Need, Shown, Wrote};
 use crate::routing::rules::Routing;
 use crate::routing::stays::{Stay, Stays};
+use crate::settings::PoolSettings;
 
 /// A request waits for servers of readers so many times, if each comes too late. Then the writer runs
 /// it.
@@ -106,18 +107,6 @@ impl Sessions {
         session.is_some_and(|own| own.serial == serial && own.is_judged_read)
     }
 
-    /// Returns when the client's last transaction ended that may have changed the schema unseen.
-    pub(crate) fn doubted_at(&self, client: ClientId, serial: u64) -> Micros {
-        let own = self.all.get(client.0 as usize).filter(|own| own.serial == serial);
-        own.map_or(0, |own| own.doubted_at)
-    }
-
-    /// Returns the need of the client's last request.
-    pub(crate) fn need(&self, client: ClientId, serial: u64) -> Need {
-        let own = self.all.get(client.0 as usize).filter(|own| own.serial == serial);
-        own.map_or_else(Need::default, |own| own.need)
-    }
-
     /// Holds the client's read, which has arrived at this moment.
     pub(crate) fn hold(&mut self, client: ClientId, serial: u64, since: Micros) {
         self.judge_again(client, serial, since);
@@ -143,12 +132,29 @@ impl Sessions {
         client: ClientId,
         serial: u64,
     ) -> Option<(Micros, Option<Need>)> {
-        let session = self.of(client, serial);
-        session.is_held = false;
-        session.first.take()
+        self.of(client, serial).release()
     }
 
-    /// Does the client's read wait for a fresher standby?
+    /// Notes that a client of a pool with these settings may have written. It comes from the process
+    /// before an online restart, or its server was lost.
+    pub(crate) fn suppose_write(
+        &mut self,
+        (client, serial): (ClientId, u64),
+        settings: &PoolSettings,
+        now: Micros,
+    ) {
+        if settings.reads.is_some() {
+            let session = self.of(client, serial);
+            session.wrote.note(now);
+            session.doubted_at = now;
+        }
+        if let Some(routing) = &settings.routing {
+            routing.note_write(now);
+            routing.catalog.doubt(now);
+        }
+    }
+
+    /// Does the client's read wait for a fresher standby? Then the client is not read.
     pub(crate) fn holds(&self, client: ClientId, serial: u64) -> bool {
         let session = self.all.get(client.0 as usize);
         session.is_some_and(|own| own.serial == serial && own.is_held)
@@ -191,6 +197,12 @@ impl Sessions {
 }
 
 impl Session {
+    /// Ends the wait of its read. See [`Sessions::release`].
+    pub(crate) fn release(&mut self) -> Option<(Micros, Option<Need>)> {
+        self.is_held = false;
+        self.first.take()
+    }
+
     /// Returns the standby with which it stays, if that is one of these nodes.
     pub(crate) fn node(&self, stays: &Arc<Stays>) -> Option<NodeId> {
         self.stay.as_ref().and_then(|stay| stay.node_in(stays))

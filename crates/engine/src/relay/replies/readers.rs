@@ -38,7 +38,7 @@ impl<X: Exchange> Engine<X> {
     /// server.
     #[cold]
     pub(super) fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let is_reader = self.is_reader(on);
+        let is_reader = self.pools.is_reader(self.servers[on].pool);
         let server = &mut *self.servers[on];
         if server.status == b'I' {
             // The client may begin its next transaction before that message ends.

@@ -1,0 +1,343 @@
+//! Reads the requests of idle clients in pools with routing, and links the clients where `routing`
+//! chooses.
+
+use super::Engine;
+use super::work::Work;
+use crate::admission::pool::Grant;
+use crate::client::{ClientPhase, ReaderPlace};
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::lifecycle::leave::Leaving;
+use crate::lifecycle::preparation::Readable;
+use crate::relay::ledger::Expect;
+use crate::routing::begun::has_begun;
+use crate::routing::choose::{Route, Router, is_full};
+use crate::routing::refused::take_from_reader;
+use crate::routing::rules::Routing;
+use crate::routing::why::Why;
+use crate::routing::{FirstRequest, Place, first_request};
+use crate::server::Preparation;
+use crate::shell::{Exchange, Io};
+use crate::values::Digest;
+
+/// Requests.
+impl<X: Exchange> Engine<X> {
+    /// Returns the router of a client whose pool is `writer`.
+    fn router(&mut self, id: ClientId, writer: PoolId) -> Router<'_, X> {
+        let client = &mut self.clients[id];
+        Router {
+            session: self.sessions.of(id, client.serial),
+            client,
+            writer: self.pools.one(writer),
+            context: &mut self.context,
+            verdicts: &mut self.verdicts,
+        }
+    }
+
+    /// Reads bytes of an idle client in a pool with routing. An incomplete request is kept.
+    pub(super) fn route_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
+        let now = io.now();
+        let Some(writer) = self.clients[id].pool else { return };
+        debug_assert!(
+            self.pools.exchange.pool(writer, |pool| pool.settings.routing.is_some()),
+            "bytes were read from a client that has no server"
+        );
+        let client = &mut self.clients[id];
+        // The rest of a message that is dropped belongs to no request.
+        let bytes = &bytes[client.stream.take_body(bytes)..];
+        let joined = client.stream.take_joined(bytes);
+        let input = joined.as_deref().unwrap_or(bytes);
+        let (pool, since) = match first_request(input) {
+            FirstRequest::Whole(len) => match self.route(id, writer, &input[..len], io) {
+                Some((pool, since)) => (pool, since.min(now)),
+                None => return self.clients[id].stream.hold_rest(joined, bytes, 0),
+            },
+            FirstRequest::Unjudged => {
+                self.router(id, writer).leave_unjudged();
+                (writer, now)
+            }
+            FirstRequest::Partial => return client.stream.hold_rest(joined, bytes, 0),
+            FirstRequest::Terminate => return self.drop_client(id, Leaving::Goodbye, io),
+        };
+        self.clients[id].request_at = since;
+        let len = input.len();
+        let readable = self.link_routed(id, pool, io);
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if since < now {
+            client.phase.count_wait_from(since);
+        }
+        match (readable, joined) {
+            (Readable::Now, None) => self.request_bytes(id, bytes, io),
+            (Readable::Now, joined @ Some(_)) => {
+                client.stream.hold_rest(joined, bytes, 0);
+                self.request_bytes(id, &[], io);
+            }
+            (Readable::NotYet, joined) => return client.stream.hold_rest(joined, bytes, 0),
+        }
+        self.note_handled(id, len);
+    }
+
+    /// Returns the pool for a request of a client of `writer`, and when the request has arrived. None:
+    /// it waits for a fresher standby.
+    fn route(
+        &mut self,
+        id: ClientId,
+        writer: PoolId,
+        request: &[u8],
+        io: &impl Io<X>,
+    ) -> Option<(PoolId, Micros)> {
+        let mut router = self.router(id, writer);
+        let (since, need) = router.arrival(io);
+        let pool = match router.route(request, (since, io.now()), need) {
+            Route::Writer => writer,
+            Route::Ordered(node) => self.pools.at(&self.context, writer, Place::Reader(node)),
+            Route::Drawn { drawn, is_fixed } => {
+                let node = self.pools.pick(writer, drawn);
+                let pool = self.pools.at(&self.context, writer, Place::Reader(node));
+                let mut router = self.router(id, writer);
+                router.go_to(node, is_fixed);
+                if pool != writer {
+                    router.session.expect(None);
+                }
+                pool
+            }
+            Route::Held => {
+                let serial = self.clients[id].serial;
+                self.sessions.hold(id, serial, since);
+                return None;
+            }
+        };
+        Some((pool, since))
+    }
+
+    /// Reads bytes of a client that has kept its server. If only drawn numbers keep it, a read there is
+    /// no write, and no reason to doubt the catalogs. Other state may give the text another meaning.
+    // Not inlined: most workers have no verdicts.
+    #[inline(never)]
+    pub(super) fn kept_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
+        let client = &self.clients[id];
+        let is_held = client.server.is_some_and(|on| {
+            let server = &*self.servers[on];
+            let is_at_rest = server.ledger.is_at_rest() && server.status == b'I';
+            is_at_rest && server.keeps_only_numbers() && !self.pools.is_reader(server.pool)
+        });
+        let is_whole = client.stream.at_boundary();
+        let writer =
+            client.pool.filter(|pool| is_held && is_whole && self.pools.routes(Some(*pool)));
+        let Some((writer, FirstRequest::Whole(len))) =
+            writer.map(|own| (own, first_request(bytes)))
+        else {
+            return self.request_bytes(id, bytes, io);
+        };
+        self.router(id, writer).judge_kept(&bytes[..len], io.now());
+        self.request_bytes(id, bytes, io);
+        self.note_handled(id, bytes.len());
+    }
+
+    /// Routes the bytes that a client without a server has sent ahead.
+    pub(super) fn route_held(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        let Some(client) = self.clients.get(id) else { return };
+        match *client.phase {
+            ClientPhase::Idle => {}
+            ClientPhase::Failed(_) => {
+                let serial = client.serial;
+                self.sessions.release(id, serial);
+                return self.failed_bytes(id, &[], io);
+            }
+            ClientPhase::Login(_)
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => return,
+        }
+        // It is not read since it waits for a reader that does not serve it.
+        io.resume_client(id);
+        match self.pools.routes(client.pool) {
+            true => self.route_bytes(id, &[], io),
+            // Its pool has stopped routing.
+            false => {
+                let (serial, has_request) = (client.serial, client.stream.holds_message());
+                let first = self.sessions.release(id, serial);
+                if has_request {
+                    self.send_again(id, io);
+                }
+                if let Some((since, _)) = first
+                    && let Some(client) = self.clients.get_mut(id)
+                {
+                    client.phase.count_wait_from(since);
+                }
+            }
+        }
+    }
+
+    /// Notes that `len` bytes of an idle client's requests were handled together.
+    #[inline]
+    pub(super) fn note_handled(&mut self, id: ClientId, len: usize) {
+        let Some(client) = self.clients.get(id) else { return };
+        if !self.pools.routes(client.pool) {
+            return;
+        }
+        let last = client.server.map(|on| self.servers[on].ledger.last_end());
+        let session = self.sessions.of(id, client.serial);
+        session.note_server(false);
+        if session.is_due()
+            && let Some(last) = last
+        {
+            session.handled(len, last);
+        }
+    }
+}
+
+/// Pools of readers.
+impl<X: Exchange> Engine<X> {
+    /// Links the client to a server of this pool, or of the writer if the pool refuses.
+    fn link_routed(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) -> Readable {
+        let now = io.now();
+        let client = &mut self.clients[id];
+        let Some(writer) = client.pool.filter(|writer| *writer != pool) else {
+            return self.link(id, io);
+        };
+        let (serial, values) = (client.serial, client.digest());
+        let place = client.while_waiting.reader;
+        if place == ReaderPlace::Left {
+            client.while_waiting.reader = ReaderPlace::Open;
+        }
+        match self.request_of_reader(id, pool, values, now) {
+            Grant::Refused(_) | Grant::Closed(_) => self.link(id, io),
+            Grant::Queued { ticket, open: false }
+                if is_full(&mut self.pools.one(pool), place, now) =>
+            {
+                let worker = self.context.worker;
+                self.pools.exchange.pool(pool, |pool| pool.forget(worker, ticket));
+                let need = self.sessions.of(id, serial).need;
+                match self.pools.elsewhere(&self.context, writer, pool, need, now) {
+                    Some((node, other)) => {
+                        self.router(id, writer).go_to(node, false);
+                        let grant = self.request_of_reader(id, other, values, now);
+                        self.take_grant(id, other, grant, now, io)
+                    }
+                    None => self.link(id, io),
+                }
+            }
+            grant @ (Grant::Server(_) | Grant::Queued { .. }) => {
+                self.take_grant(id, pool, grant, now, io)
+            }
+        }
+    }
+
+    /// Asks the pool of a standby for a server, which the standby has logged in with the present role.
+    fn request_of_reader(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        values: Option<Digest>,
+        now: Micros,
+    ) -> Grant<X::Transport> {
+        let worker = self.context.worker;
+        let changed_at = self.pools.role_change_at(self.clients[id].pool, pool);
+        let (is_replaced, grant) = self
+            .pools
+            .exchange
+            .pool(pool, |pool| (pool.keep_up(changed_at), pool.request(worker, id, values, now)));
+        if is_replaced {
+            self.review_everywhere(pool);
+        }
+        grant
+    }
+
+    /// Must a client that has waited for a server of a reader be routed again? While it waited, the
+    /// node may have been lost, or may have fallen too far behind.
+    pub(crate) fn is_overtaken(&mut self, id: ClientId, on: ServerId, now: Micros) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let pool = self.servers[on].pool;
+        if client.pool == Some(pool) {
+            return false;
+        }
+        let Some(Place::Reader(node)) = self.pools.views.get(pool).map(|view| view.place) else {
+            return false;
+        };
+        let session = self.sessions.of(id, client.serial);
+        let need = session.need;
+        let routing = self.pools.routing(client.pool);
+        let changed_at = routing.map_or(0, Routing::role_changed_at);
+        // A pool that has stopped routing has no reads on standbys.
+        let is_overtaken = routing.is_none_or(|routing| routing.node(node, need, now).is_err())
+            || changed_at != 0 && self.pools.exchange.pool(pool, |pool| pool.is_behind(changed_at));
+        session.note_server(is_overtaken);
+        is_overtaken
+    }
+
+    /// Routes a client's request again, because the reader's pool does not serve the client. Returns
+    /// false if the pool is not a reader's.
+    #[cold]
+    pub(crate) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
+        let client = self.clients.get_mut(id).filter(|client| client.may_leave_reader(pool));
+        let Some(client) = client else { return false };
+        let (serial, waiter) = (client.serial, client.wait());
+        let since = waiter.map_or(client.request_at, |waiter| waiter.since);
+        self.sessions.judge_again(id, serial, since);
+        if let Some(waiter) = waiter {
+            let worker = self.context.worker;
+            self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
+        }
+        self.clients[id].phase.leave_queue();
+        self.work.push_back(Work::Route(id));
+        true
+    }
+}
+
+/// Requests that a reader has refused.
+impl<X: Exchange> Engine<X> {
+    /// Takes the client from a reader that has refused its request, and sends the request to the
+    /// writer. The reader has this transaction status then.
+    #[cold]
+    pub(crate) fn ask_writer(&mut self, on: ServerId, status: u8, io: &mut impl Io<X>) {
+        let server = &mut *self.servers[on];
+        let Some(id) = server.client else { return };
+        let client = &mut self.clients[id];
+        let opening = take_from_reader(id, client, server, io);
+        if let Some(routing) = self.pools.routing(client.pool) {
+            routing.counts.add(Why::Refused);
+        }
+        if let Some(opening) = opening {
+            self.sessions.of(id, client.serial).opening = opening;
+        }
+        if status != b'I' {
+            let mut rollback = Vec::new();
+            wire::frontend::query(&mut rollback, b"ROLLBACK");
+            self.ask(on, &[Expect::Query], 0, &rollback, io);
+        }
+        // The refusal is in the reader's stream. It frees the reader.
+        self.reply_bytes(on, &[], io);
+        self.send_again(id, io);
+    }
+
+    /// Begins the client's transaction on this server. Everything else is prepared.
+    #[cold]
+    pub(crate) fn begin_again(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        io: &mut impl Io<X>,
+    ) -> Readable {
+        let serial = self.clients[id].serial;
+        let opening = self.sessions.of(id, serial).opening.clone();
+        self.servers[on].phase.prepare(Preparation::Begin);
+        self.send_own_query(on, &opening, io);
+        Readable::NotYet
+    }
+
+    /// The server has answered that. If it has refused, the client's request is not run.
+    pub(crate) fn begun_again(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        io: &mut impl Io<X>,
+    ) -> Readable {
+        let client = &mut self.clients[id];
+        let session = self.sessions.of(id, client.serial);
+        match has_begun(client, &mut self.servers[on], session) {
+            true => self.ready(id, on, io),
+            false => self.fail_transaction(on, io),
+        }
+    }
+}
