@@ -4,11 +4,11 @@
 //! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers.
 //!
 //! The machines are in the folders beside this one. They see one connection, and tell what follows
-//! from it. These files carry it out: `login` (logins), `cancels` (cancel requests and signals),
-//! `linking` (pairs of clients and servers), `sessions` (verdicts of auto mode), `listeners` (moves
-//! LISTEN from servers to listening connections), `routing` (requests that standbys may run), `restart`
-//! (an online restart), `orders` (an operator's orders), `sweeps` (work on all connections that
-//! something concerns).
+//! from it. These files carry it out: `login` (logins), `linking` (pairs of clients and servers),
+//! `relay` (messages between them), `sessions` (verdicts of auto mode), `routing` (requests that
+//! standbys may run), `cancels` (cancel requests and signals), `listeners` (moves LISTEN from servers
+//! to listening connections), `restart` (an online restart), `orders` (an operator's orders), `sweeps`
+//! (work on all connections that something concerns).
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
 //! all of these for an operator and the shell, `invariants` checks them in tests.
@@ -40,6 +40,7 @@ mod look;
 mod mail;
 mod orders;
 pub(crate) mod pools;
+mod relay;
 mod restart;
 mod routing;
 mod sessions;

@@ -1,8 +1,8 @@
 //! Relay: messages between a client and its server.
 //!
 //! `requests` handles the client's messages, `replies` the server's. The `ledger` knows to whom
-//! each reply goes. They change the state of the two connections and of the prepared statements.
-//! They choose no server.
+//! each reply goes. They change the state of the two connections and of the prepared statements, and
+//! tell what follows, which the engine does (`engine/relay.rs`). They choose no server.
 
 pub(crate) mod batch_end;
 pub(crate) mod changes;
@@ -13,7 +13,7 @@ pub mod ledger;
 pub(crate) mod pace;
 pub mod parse_context;
 pub mod prepared;
-mod replies;
+pub(crate) mod replies;
 pub(crate) mod requests;
 pub(crate) mod resend;
 pub(crate) mod stream;

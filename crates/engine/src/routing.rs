@@ -48,7 +48,7 @@ mod wish;
 
 pub(crate) use first_request::{FirstRequest, first_request};
 pub(crate) use refused::Judged;
-pub(crate) use sessions::Sessions;
+pub(crate) use sessions::{Session, Sessions};
 
 /// The servers that a pool has.
 #[derive(

@@ -9,10 +9,8 @@ use wire::messages::{CommandComplete, NotificationResponse, ParameterStatus};
 use wire::{HEADER_LEN, Header, backend};
 
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::{Micros, ServerId};
+use crate::ids::Micros;
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::reserved;
 use crate::notify::listening::Hearing;
 use crate::relay::ledger::{Entry, Ledger, Owner, Settled};
@@ -21,10 +19,8 @@ use crate::relay::requests::write_reply;
 use crate::relay::resend::may_resend;
 use crate::relay::stream::Splice;
 use crate::relay::undo::undo;
-use crate::routing::{Judged, Place};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::settings::PoolSettings;
-use crate::shell::{Exchange, Io};
 use crate::vars::{Slots, TrackedNames};
 
 mod answered;
@@ -34,7 +30,8 @@ mod parameters;
 mod readers;
 mod statements;
 
-use readers::note_read;
+pub(crate) use answered::{Answered, Awaited, Done, await_boundary};
+pub(crate) use readers::note_read;
 
 /// Messages that Weir reads as a whole are gathered up to this length. A longer ErrorResponse is
 /// passed on without being read.
@@ -44,7 +41,7 @@ const WHOLE_LEN_MAX: usize = 1 << 20;
 const REMOVAL_LEN_MAX: usize = 4096;
 
 /// Why the reading of an input stopped.
-enum Stop {
+pub(crate) enum Stop {
     Incomplete,
     /// The settings that were sent ahead of the request are answered.
     Ahead,
@@ -58,160 +55,27 @@ enum Stop {
     Unheard,
 }
 
-/// The part of an input that was passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passed {
-    All,
-    /// The rest is held: it answers the request behind the settings.
-    UpToRequest,
-    /// Nothing yet: a reader may refuse its client's request.
-    UntilJudged,
-}
-
-impl<X: Exchange> Engine<X> {
-    /// Passes an input on in steps. Something may have to be decided before its rest is handled.
-    pub(crate) fn reply_bytes(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
-        let mut bytes = bytes;
-        loop {
-            match self.pass_replies(on, bytes, io) {
-                Passed::All => return,
-                Passed::UpToRequest if self.ahead_answered(on, io) == Readable::Now => {
-                    // The replies to the request are held.
-                    bytes = &[];
-                }
-                Passed::UpToRequest => return,
-                Passed::UntilJudged => {
-                    let mode = self.mode_of(on);
-                    let server = &mut *self.servers[on];
-                    let client = server.client.and_then(|id| self.clients.get(id));
-                    match server.judge_reader(client, mode, bytes) {
-                        Judged::Held => return,
-                        Judged::Answers { is_held: true } => bytes = &[],
-                        Judged::Answers { is_held: false } => {}
-                        Judged::Refused(status) => return self.ask_writer(on, status, io),
-                        Judged::Leaves => return self.lose_server(on, CloseReason::Lost, io),
-                    }
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
-        let now = io.now();
-        let server = &mut *self.servers[on];
-        let id = server.client;
-        let client = id.and_then(|id| self.clients.get_mut(id));
-        let Some(view) = self.pools.views.get_mut(server.pool) else { return Passed::All };
-        let mut news = News::default();
-        let is_reader = view.place != Place::Writer;
-        if is_reader {
-            if server.may_refuse() {
-                return Passed::UntilJudged;
-            }
-            news.left_recovery = server.has_left_recovery();
-        }
-        view.stats.sent += bytes.len() as u64;
-        if let Some(watch) = &mut self.watch {
-            watch.replied(on, bytes.len());
-        }
-        server.stages.reply(now);
-        let joined = server.stream.take_joined(bytes);
-        let input = joined.as_deref().unwrap_or(bytes);
-        let whole = server.stream.at_boundary();
-        let whom = receivers(server, client);
-        let out = Splice::new(input, &mut self.scratch);
-        let names = &self.context.names;
-        let mut replies = Replies::new((input, out), whom, server, names, &view.settings, now);
-        replies.news = news;
-        let stop = replies.run();
-        let (used, refused) = (replies.at, replies.refused);
-        self.messages += replies.messages;
-        let notified = std::mem::take(&mut replies.notified);
-        if replies.transaction_ended
-            && (!replies.server.ledger.is_at_rest() || replies.server.status != b'I')
-            && let Some(client) = &mut replies.client
-        {
-            // The next transaction has already begun.
-            client.transaction_at = now;
-            replies.server.leave_unjudged();
-        }
-        let news = replies.news;
-        if news.schema_changed {
-            // No client may learn of the change earlier.
-            self.pools.exchange.schema_changed();
-        }
-        // Later reads must see what this transaction has written, so it is noted before the client
-        // is told.
-        let routing = replies.settings.routing.as_ref().filter(|_| replies.transaction_ended);
-        if let (Some(routing), Some(id)) = (routing, id) {
-            replies.note_routed_end(id, &mut self.sessions, routing, io.clock());
-        }
-        let is_read = is_reader && replies.transaction_ended;
-        let out = replies.out.finish();
-        if is_read || news.left_recovery {
-            let reader = id.and_then(|id| Some((id, self.clients.get(id)?)));
-            let (sessions, views) = (&mut self.sessions, &self.pools.views);
-            note_read(sessions, views, reader, news.left_recovery, io.clock());
-        }
-        // Statement mode forbids transactions. So the client is not told that one has begun.
-        let unheard = whole && matches!(stop, Stop::TransactionBlock);
-        if let (Some(id), false) = (id, out.is_empty() || unheard) {
-            io.send_client(id, out);
-        }
-        if used < input.len() && matches!(stop, Stop::Incomplete | Stop::Ahead) {
-            server.stream.hold_rest(joined, bytes, used);
-        }
-        if news.bad_report || news.promoted || !news.defaults.is_empty() {
-            self.take_news(on, news, io);
-        }
-        match stop {
-            Stop::Incomplete => {
-                if refused {
-                    self.hold_refused(on, io);
-                }
-                if !notified.is_empty() {
-                    self.listeners.spread(&self.servers[on], &notified, &mut self.pools.exchange);
-                }
-                self.after_replies(on, io);
-            }
-            Stop::Ahead => return Passed::UpToRequest,
-            Stop::Violation(why) => self.lose_server(on, CloseReason::Text(&why), io),
-            Stop::TransactionBlock => self.lose_server(on, CloseReason::TransactionBlock, io),
-            Stop::Unheard => self.lose_server(on, CloseReason::Lost, io),
-            Stop::Farewell => self.server_left(on, io),
-        }
-        Passed::All
-    }
-}
-
-impl<X: Exchange> Engine<X> {
-    /// Applies news that concern the pool.
-    #[cold]
-    fn take_news(&mut self, on: ServerId, news: News, io: &mut impl Io<X>) {
-        let pool = self.servers[on].pool;
-        if news.bad_report {
-            self.pools.view(pool).note_bad_report(io);
-        }
-        if news.promoted || !news.defaults.is_empty() {
-            self.defaults_changed(on, news.defaults, news.promoted);
-        }
-    }
-}
-
 /// News that concern more than the server's client.
 #[derive(Clone, Copy, Default)]
-struct News {
+pub(crate) struct News {
     /// The schema has changed, so texts may have another meaning from now on.
-    schema_changed: bool,
+    pub(crate) schema_changed: bool,
     /// The server's node is no standby any more.
-    left_recovery: bool,
+    pub(crate) left_recovery: bool,
     /// The server has reported that.
-    promoted: bool,
+    pub(crate) promoted: bool,
     /// A state report has not the form that Weir knows.
-    bad_report: bool,
+    pub(crate) bad_report: bool,
     /// The server's own defaults of these parameters have changed.
-    defaults: Slots,
+    pub(crate) defaults: Slots,
+}
+
+impl News {
+    /// Does anything of it concern the pool?
+    #[inline(always)]
+    pub(crate) fn concerns_pool(&self) -> bool {
+        self.bad_report || self.promoted || !self.defaults.is_empty()
+    }
 }
 
 /// Returns the client that gets the server's replies, or else the client that is held back. A client
@@ -245,10 +109,10 @@ fn receivers<'a>(
 }
 
 /// One input from one server, on its way to the client.
-struct Replies<'a, 'out> {
+pub(crate) struct Replies<'a, 'out> {
     input: &'out [u8],
-    at: usize,
-    out: Splice<'out>,
+    pub(crate) at: usize,
+    pub(crate) out: Splice<'out>,
     client: Option<&'a mut Client>,
     /// A client that is held back. It gets notifications and nothing else.
     hearer: Option<&'a mut Client>,
@@ -259,29 +123,31 @@ struct Replies<'a, 'out> {
     /// The requests whose end the server owed before this input.
     requests: u32,
     /// The server has refused a statement. Its copy of the statement may be outdated.
-    refused: bool,
+    pub(crate) refused: bool,
     /// The server ends, and its client is told.
     farewell: bool,
     /// The settings that were sent ahead of the client's request are answered.
     ahead_answered: bool,
-    news: News,
-    transaction_ended: bool,
+    pub(crate) news: News,
+    pub(crate) transaction_ended: bool,
     /// Notifications that the listener forwards to other clients.
-    notified: Vec<Arc<[u8]>>,
+    pub(crate) notified: Vec<Arc<[u8]>>,
     /// Number of messages that were looked at.
-    messages: u64,
+    pub(crate) messages: u64,
 }
 
 impl<'a, 'out> Replies<'a, 'out> {
     #[inline(always)]
-    fn new(
-        (input, out): (&'out [u8], Splice<'out>),
-        (client, hearer): (Option<&'a mut Client>, Option<&'a mut Client>),
+    pub(crate) fn new(
+        input: &'out [u8],
+        out: Splice<'out>,
+        client: Option<&'a mut Client>,
         server: &'a mut Server,
         names: &'a TrackedNames,
         settings: &'a PoolSettings,
         now: Micros,
     ) -> Self {
+        let (client, hearer) = receivers(server, client);
         Self {
             input,
             at: 0,
@@ -306,10 +172,25 @@ impl<'a, 'out> Replies<'a, 'out> {
 
 impl Replies<'_, '_> {
     #[inline(always)]
-    fn run(&mut self) -> Stop {
+    pub(crate) fn run(&mut self) -> Stop {
         let stop = self.pass();
         self.note_pace();
+        if self.transaction_ended
+            && (!self.server.ledger.is_at_rest() || self.server.status != b'I')
+            && let Some(client) = &mut self.client
+        {
+            // The next transaction has already begun.
+            client.transaction_at = self.now;
+            self.server.leave_unjudged();
+        }
         stop
+    }
+
+    /// Has a transaction ended in a pool with routing? Then returns the client's serial number.
+    #[inline(always)]
+    pub(crate) fn routed_end(&self) -> Option<u64> {
+        let is_routed = self.transaction_ended && self.settings.routing.is_some();
+        self.client.as_ref().filter(|_| is_routed).map(|client| client.serial)
     }
 
     fn pass(&mut self) -> Stop {

@@ -9,22 +9,20 @@ use wire::error_fields::ErrorFields;
 use wire::sqlstate::FEATURE_NOT_SUPPORTED;
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
+use crate::admission::one_pool::OnePool;
 use crate::cancel::signaling::Call;
 use crate::client::{Client, Extended, StatementNames};
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::ids::{ClientId, Micros, ServerId};
-use crate::lifecycle::leave::Leaving;
-use crate::operator::remarks::remark;
 use crate::operator::stats::Stats;
 use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
-use crate::relay::resend::Resend;
 use crate::relay::stream::Splice;
 use crate::routing::Place;
 use crate::server::Server;
 use crate::session::verdict::doubt_changed_values;
 use crate::settings::PoolSettings;
-use crate::shell::{Exchange, Io, Weight};
+use crate::shell::{Exchange, Io};
 use crate::vars::TrackedNames;
 use crate::watch::{Sent as Watchable, Watch};
 
@@ -43,9 +41,10 @@ mod statements;
 mod texts;
 mod turns;
 
-use input::Input;
+pub(crate) use input::Input;
+pub(crate) use restoring::{Due, Followed, Preface, Restoring};
+
 use keeping::Keeping;
-use restoring::{Due, Preface};
 use texts::Texts;
 use turns::keep_pace;
 
@@ -56,7 +55,7 @@ const BROKEN_PARSE: &str = "broken Parse packet";
 const PREPARED_AGAIN_LEN_MAX: usize = 64 << 20;
 
 /// Why the reading of an input stopped.
-enum Stop {
+pub(crate) enum Stop {
     /// Everything is used, except the beginning of a message that cannot be handled yet.
     Incomplete,
     Terminate,
@@ -69,22 +68,25 @@ enum Stop {
 }
 
 /// An input that was handled.
-struct Ran {
-    stop: Stop,
+pub(crate) struct Ran {
+    pub(crate) stop: Stop,
     /// The number of bytes that were handled.
-    used: usize,
+    pub(crate) used: usize,
     /// The beginning of the request that was kept, if it is in this input.
-    begun_at: Option<usize>,
+    pub(crate) begun_at: Option<usize>,
     /// Have the messages gone out with a preface?
     prefaced: bool,
+    /// The beginning of a request in this input that the server has not received. Another server may
+    /// get it.
+    pub(crate) unsent: Option<usize>,
 }
 
 /// A message that no client may send.
-struct Violation {
+pub(crate) struct Violation {
     /// The error text for the client.
-    why: String,
+    pub(crate) why: String,
     /// An additional text for the log.
-    error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 impl From<String> for Violation {
@@ -108,40 +110,36 @@ enum MessageAction {
     Confirm(Used),
 }
 
-impl<X: Exchange> Engine<X> {
-    pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        let Some(on) = self.clients[id].server else { return };
-        let input = Input::take(&mut self.clients[id], bytes);
-        let mut preface = None;
-        if self.servers[on].session.get().is_some_and(|own| own.ahead.is_some()) {
-            match self.preface(id, on, &input, io) {
-                Due::Now(due) => preface = due,
-                Due::First(sql) => return self.restore_first(id, on, &sql, input, io),
-            }
-        }
-        let Some(ran) = self.run_requests(id, on, &input, preface.as_deref_mut(), io) else {
-            return;
-        };
-        match preface.and_then(|preface| (*preface).restoring()) {
-            None => self.follow_stop(id, on, ran, input, io),
-            Some(restoring) => self.follow_restoring(id, on, ran, input, restoring, io),
-        }
-    }
+/// A client and its server, between which messages pass.
+pub(crate) struct Linked<'a, X> {
+    pub(crate) id: ClientId,
+    pub(crate) on: ServerId,
+    pub(crate) client: &'a mut Client,
+    pub(crate) server: &'a mut Server,
+    /// The server's pool.
+    pub(crate) pool: OnePool<'a, X>,
+    pub(crate) context: &'a mut Context,
+    /// The signs of known texts.
+    pub(crate) texts: &'a mut sql::Cache,
+    pub(crate) watch: &'a mut Option<Box<Watch>>,
+    pub(crate) scratch: &'a mut Vec<u8>,
+    /// Counts the messages.
+    pub(crate) messages: &'a mut u64,
+    /// The server is a reader, and the judges say that the client's request only reads.
+    pub(crate) is_judged_read: bool,
+}
 
-    /// Handles an input and sends the messages to the server, with `preface` before them. None if the
-    /// server is lost, so that the requests are sent again to another one.
+impl<'a, X: Exchange> Linked<'a, X> {
+    /// Handles an input and sends the messages to the server, with `preface` before them.
     #[inline(always)]
-    fn run_requests(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        input: &Input<'_>,
+    pub(crate) fn pass(
+        self,
+        input: &'a Input<'_>,
         preface: Option<&mut Preface>,
         io: &mut impl Io<X>,
-    ) -> Option<Ran> {
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        let view = self.pools.views.get_mut(server.pool)?;
+    ) -> Ran {
+        let Self { id, on, client, server, pool, context, texts, watch, scratch, .. } = self;
+        let OnePool { view, exchange, .. } = pool;
         view.stats.received += input.bytes.len() as u64;
         let input = input.all();
         if !server.ledger.runs_query() {
@@ -155,27 +153,25 @@ impl<X: Exchange> Engine<X> {
         }
         let keeping = Keeping::go_on(server);
         let may_move = server.session.get().is_none_or(|own| own.traces.is_empty());
-        let is_judged_read =
-            view.place != Place::Writer && self.sessions.is_judged_read(id, client.serial);
         client.await_nothing();
         let texts = (server.mode == PoolMode::Auto)
-            .then_some(Texts { cache: &mut self.texts, history: &mut view.history });
+            .then_some(Texts { cache: texts, history: &mut view.history });
         let mut requests = Requests {
             input,
             texts,
             at: 0,
-            out: Splice::new(input, &mut self.scratch),
+            out: Splice::new(input, scratch),
             answers: Vec::new(),
             client,
             server,
             settings: &view.settings,
             place: view.place,
             takes_turns,
-            is_judged_read,
-            names: &self.context.names,
+            is_judged_read: self.is_judged_read,
+            names: &context.names,
             stats: &mut view.stats,
-            exchange: &mut self.pools.exchange,
-            serial: &mut self.context.serial,
+            exchange,
+            serial: &mut context.serial,
             now: io.now(),
             keeping,
             may_move,
@@ -185,23 +181,19 @@ impl<X: Exchange> Engine<X> {
             messages: 0,
             call: None,
         };
-        let global = &self.context.config.global;
+        let global = &context.config.global;
         let stop = requests.run(global.max_packet_size, global.disable_pqexec);
         if let Stop::Outdated(_) | Stop::Signal(_) = stop {
             requests.rewind();
         }
         let used = requests.at;
-        self.messages += requests.messages;
+        *self.messages += requests.messages;
         let answers = std::mem::take(&mut requests.answers);
         if begins && !requests.server.ledger.is_at_rest() {
             requests.begin(io.now());
         }
-        requests.show(on, &mut self.watch);
+        requests.show(on, watch);
         let begun_at = requests.keep();
-        if is_judged_read && begun_at.is_some() {
-            // The client may keep the reader. Its later requests there are not judged.
-            self.sessions.of(id, requests.client.serial).is_judged_read = false;
-        }
         let (prefaced, sent) = match preface {
             Some(preface) => preface.send(&mut requests, &stop, on, io),
             None => {
@@ -213,66 +205,41 @@ impl<X: Exchange> Engine<X> {
         if !answers.is_empty() {
             io.send_client(id, &answers);
         }
-        if !sent
-            && let Some(begun_at) = begun_at.filter(|_| may_move)
-            && self.resend(id, on, &input[begun_at..], io) == Resend::Done
-        {
-            return None;
-        }
-        Some(Ran { stop, used, begun_at, prefaced })
+        let unsent = begun_at.filter(|_| !sent && may_move);
+        Ran { stop, used, begun_at, prefaced, unsent }
     }
+}
 
-    #[inline(always)]
-    fn follow_stop(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        ran: Ran,
-        input: Input<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        match ran.stop {
-            Stop::Incomplete => {
-                input.hold_rest(&mut self.clients[id], ran.used);
-                self.give_back_unused(id, on, io);
-            }
-            Stop::Outdated(of) => {
-                input.hold_rest(&mut self.clients[id], ran.used);
-                self.confirm_shape(id, on, of, io);
-            }
-            Stop::Signal(call) => {
-                input.hold_rest(&mut self.clients[id], ran.used);
-                self.begin_signal(id, on, call, io);
-            }
-            Stop::Terminate => self.drop_client(id, Leaving::Goodbye, io),
-            Stop::Violation(violation) => self.violated(id, violation, io),
-        }
-    }
+/// The further use of a server that its client does not need yet. The client has sent part of a
+/// message, or messages that Weir answers itself.
+pub(crate) enum Unused {
+    /// The client keeps it.
+    Kept,
+    /// Its traces must be judged.
+    Judged,
+    /// Other clients may have it until more arrives.
+    Free,
+}
 
-    #[cold]
-    fn violated(&mut self, id: ClientId, violation: Violation, io: &mut impl Io<X>) {
-        let Violation { why, error } = violation;
-        if let Some(message) = error {
-            remark(id, &self.clients[id], Weight::Error, &message, io);
-        }
-        self.disconnect(id, why, io);
-    }
-
-    /// The client needs no server yet: it has sent part of a message, or messages that Weir answers
-    /// itself. Other clients may have the server until more arrives.
-    pub(crate) fn give_back_unused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let server = &*self.servers[on];
-        let keeps = server.replication.is_some() || self.mode_of(on) == PoolMode::Session;
-        if !server.is_clean() || keeps || self.clients[id].stream.is_mid_message() {
-            return;
+impl Unused {
+    /// `mode` is the mode in which the clean server is used.
+    #[inline]
+    pub(crate) fn of(
+        client: &Client,
+        server: &mut Server,
+        mode: PoolMode,
+        names: &TrackedNames,
+    ) -> Self {
+        let keeps = server.replication.is_some() || mode == PoolMode::Session;
+        if keeps || client.stream.is_mid_message() {
+            return Self::Kept;
         }
         // The traces were not examined while the client was in the middle of a message.
-        let server = &mut *self.servers[on];
-        doubt_changed_values(&self.clients[id], server, &self.context.names);
-        if server.has_traces() {
-            return self.judge(id, on, io);
+        doubt_changed_values(client, server, names);
+        match server.has_traces() {
+            true => Self::Judged,
+            false => Self::Free,
         }
-        self.unlink(id, on, io);
     }
 }
 

@@ -166,34 +166,6 @@ impl Sessions {
         held.retain(|(client, serial)| self.holds(*client, *serial));
         held
     }
-
-    /// A transaction of this client has ended on the primary. `last` is the serial number of the
-    /// last message that the server got. Notes a write, unless all of it was one read. `is_doubtful`:
-    /// such a write may have changed the schema.
-    #[cold]
-    pub(crate) fn ended(
-        &mut self,
-        (client, serial): (ClientId, u64),
-        (last, is_doubtful): (u64, bool),
-        routing: &Routing,
-        now: Micros,
-    ) {
-        let session = self.of(client, serial);
-        let request = std::mem::take(&mut session.harmless);
-        let is_only = |kind| request == OnPrimary::Sent(kind, last);
-        if is_only(Harmless::Read) {
-            session.shown = Shown { at: now, by: None };
-        }
-        if is_only(Harmless::Read) || is_only(Harmless::Set) {
-            return;
-        }
-        session.wrote.note(now);
-        routing.note_write(now);
-        if is_doubtful && !is_only(Harmless::Doubted) {
-            session.doubted_at = now;
-            routing.catalog.doubt(now);
-        }
-    }
 }
 
 impl Session {
@@ -201,6 +173,27 @@ impl Session {
     pub(crate) fn release(&mut self) -> Option<(Micros, Option<Need>)> {
         self.is_held = false;
         self.first.take()
+    }
+
+    /// A transaction of its client has ended on the primary. `last` is the serial number of the last
+    /// message that the server got. Notes a write, unless all of it was one read. `is_doubtful`: such
+    /// a write may have changed the schema.
+    #[cold]
+    pub(crate) fn ended(&mut self, last: u64, is_doubtful: bool, routing: &Routing, now: Micros) {
+        let request = std::mem::take(&mut self.harmless);
+        let is_only = |kind| request == OnPrimary::Sent(kind, last);
+        if is_only(Harmless::Read) {
+            self.shown = Shown { at: now, by: None };
+        }
+        if is_only(Harmless::Read) || is_only(Harmless::Set) {
+            return;
+        }
+        self.wrote.note(now);
+        routing.note_write(now);
+        if is_doubtful && !is_only(Harmless::Doubted) {
+            self.doubted_at = now;
+            routing.catalog.doubt(now);
+        }
     }
 
     /// Returns the standby with which it stays, if that is one of these nodes.
@@ -292,8 +285,7 @@ mod tests {
             let session = sessions.of(client.0, client.1);
             session.expect(kind.map(|kind| (kind, 20)));
             session.handled(20, 5);
-            sessions.ended(client, (5, true), &routing, 9);
-            let session = sessions.of(client.0, client.1);
+            session.ended(5, true, &routing, 9);
             assert_eq!((session.wrote, session.doubted_at), (Wrote::at(9), doubted_at));
         }
     }
@@ -320,8 +312,7 @@ mod tests {
                 let session = sessions.of(client.0, client.1);
                 let harmless = session.harmless;
                 (session.wrote, session.doubted_at) = (Wrote::default(), 0);
-                sessions.ended(client, (ended, is_doubtful), &routing, 9);
-                let session = sessions.of(client.0, client.1);
+                session.ended(ended, is_doubtful, &routing, 9);
                 assert_eq!(session.wrote, if wrote { Wrote::at(9) } else { Wrote::default() });
                 assert_eq!(session.doubted_at, if wrote && is_doubtful { 9 } else { 0 });
                 session.harmless = harmless;
@@ -340,8 +331,7 @@ mod tests {
             session.shown = Shown::default();
             session.expect(Some((kind, 20)));
             session.handled(20, 5);
-            sessions.ended(client, (5, false), &routing, 9);
-            let session = sessions.of(client.0, client.1);
+            session.ended(5, false, &routing, 9);
             assert_eq!((session.shown, session.wrote), (shown, Wrote::default()));
         }
         let session = sessions.of(client.0, client.1);

@@ -3,112 +3,135 @@
 
 use config::PoolMode;
 
-use crate::engine::Engine;
-use crate::engine::work::Work;
-use crate::ids::ServerId;
-use crate::lifecycle::close_reason::CloseReason;
+use crate::admission::view::PoolView;
+use crate::client::Client;
+use crate::ids::{Micros, ServerId};
+use crate::operator::transactions::Transactions;
 use crate::relay::ledger::CopyStep;
 use crate::routing::Place;
-use crate::server::ServerPhase;
+use crate::server::{Server, ServerPhase};
 use crate::session::holding::review_hold;
 use crate::session::verdict::doubt_changed_values;
-use crate::shell::{Exchange, Io};
+use crate::vars::TrackedNames;
+use crate::watch::Watch;
 
-impl<X: Exchange> Engine<X> {
-    /// All received bytes are handled. Decides what the server does next.
-    pub(super) fn after_replies(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[on];
-        if matches!(*server.phase, ServerPhase::Finishing) && server.ledger.awaits_message() {
-            // The server waits for a message that no client will send. Until then it ignores cancel
-            // requests.
-            return self.close_server(on, CloseReason::NotReady, io);
-        }
-        if !server.ledger.is_at_rest() {
-            return self.go_on_answered(on, io);
-        }
-        if !server.stream.at_boundary() {
-            return self.await_boundary(on, io);
-        }
-        match *server.phase {
-            ServerPhase::Preparing(_) => self.prepared(on, io),
-            // `free` waits until a pending cancel request is over.
-            ServerPhase::Finishing => self.free(on, io),
-            ServerPhase::Settling(_) => {
-                if server.is_clean() {
-                    self.settled(on, io);
-                } else {
-                    self.reset_failed(on, CloseReason::GotDirty, io);
-                }
-            }
-            ServerPhase::Linked => self.query_done(on, io),
-            ServerPhase::Listening => self.listener_answered(on, io),
-            ServerPhase::Parked
-            | ServerPhase::Connecting(_)
-            | ServerPhase::Login(_)
-            | ServerPhase::Attending { .. } => {}
-        }
-    }
+/// The state of a client whose next message may have waited for an answer.
+pub(crate) enum Awaited {
+    /// It waits for another answer, or for none.
+    Nothing,
+    /// PostgreSQL has told whether the client may signal another one.
+    Permission,
+    /// It is time to count what the server has read of a copy.
+    Count,
+    /// The answer has arrived.
+    Arrived,
+}
 
-    /// The client's next message may have waited for an answer that has now arrived.
-    #[cold]
-    pub(super) fn go_on_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &*self.servers[on];
-        let Some(id) = server.client else { return };
+impl Awaited {
+    #[inline]
+    pub(crate) fn of(client: &Client, server: &Server) -> Self {
         if server.phase.is_signaling()
             && server.ledger.last().is_none()
             && server.stream.at_boundary()
         {
-            return self.may_signal(id, on, io);
+            return Self::Permission;
         }
-        if matches!(*server.phase, ServerPhase::Linked)
-            && server.ledger.copy_step() == Some(CopyStep::Count)
-        {
-            self.go_on(id, io);
-            return self.work.push_back(Work::Requests(id));
+        let is_linked = matches!(*server.phase, ServerPhase::Linked);
+        if is_linked && server.ledger.copy_step() == Some(CopyStep::Count) {
+            return Self::Count;
         }
-        let awaits = self.clients[id].extended.as_ref().map_or(0, |own| own.awaits);
-        let waits = matches!(*server.phase, ServerPhase::Linked) && awaits != 0;
+        let awaits = client.extended.as_ref().map_or(0, |own| own.awaits);
+        let waits = is_linked && awaits != 0;
         // During a copy, the server waits for the client.
-        if waits && (server.ledger.has_answered(awaits) || server.ledger.in_copy()) {
-            self.go_on(id, io);
+        match waits && (server.ledger.has_answered(awaits) || server.ledger.in_copy()) {
+            true => Self::Arrived,
+            false => Self::Nothing,
         }
     }
+}
 
-    /// The server owes its client nothing more. If the transaction is over as well, ends it. The
-    /// server may have sent something that answers no query, such as a NOTICE.
-    pub(crate) fn query_done(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let now = io.now();
-        let server = &mut *self.servers[on];
-        let Some(id) = server.client else { return };
-        let Some(view) = self.pools.views.get_mut(server.pool) else { return };
-        let client = &mut self.clients[id];
+/// Every request is answered, but the server is in the middle of an unrequested message. A reader's
+/// client is not read until that message ends: its next request may need another server. Returns
+/// whether the client may go on.
+#[cold]
+pub(crate) fn await_boundary(
+    client: Option<&mut Client>,
+    server: &mut Server,
+    is_reader: bool,
+) -> bool {
+    if server.status == b'I' {
+        // The client may begin its next transaction before that message ends.
+        server.leave_unjudged();
+    }
+    let Some(client) = client else { return true };
+    if matches!(*server.phase, ServerPhase::Linked) {
+        client.end_request();
+    }
+    let last_end = server.ledger.last_end();
+    let waits = is_reader && server.status == b'I' && last_end != 0;
+    if waits {
+        client.extended.get_or_insert_default().awaits = last_end;
+    }
+    !waits
+}
+
+/// A server that owes its client nothing more. It may have sent something that answers no query, such
+/// as a NOTICE.
+pub(crate) struct Answered<'a> {
+    pub(crate) on: ServerId,
+    pub(crate) client: &'a mut Client,
+    pub(crate) server: &'a mut Server,
+    pub(crate) view: &'a mut PoolView,
+    pub(crate) watch: &'a mut Option<Box<Watch>>,
+    pub(crate) transactions: &'a mut Transactions,
+    pub(crate) names: &'a TrackedNames,
+}
+
+/// The further use of a server that owes its client nothing more. `was_awaited`: the client's next
+/// message has waited for the answer.
+pub(crate) enum Done {
+    /// The client goes on with this server.
+    GoesOn,
+    /// The transaction is over. The client keeps its server.
+    Kept { was_awaited: bool },
+    /// The transaction is over. The server has traces that must be judged.
+    Judged { was_awaited: bool },
+    /// The transaction is over. Other clients may have the server.
+    Free,
+}
+
+impl Answered<'_> {
+    /// Ends the query, and the transaction if it is over as well.
+    #[inline(always)]
+    pub(crate) fn end(self, now: Micros) -> Done {
+        let Self { on, client, server, view, watch, transactions, names } = self;
         if let Some(taken) = server.stages.answer(now) {
             view.query_done(taken);
-            if let Some(watch) = &mut self.watch {
+            if let Some(watch) = watch {
                 watch.done(on, server.pool, client.serial, taken, server.status == b'I');
             }
             client.request_at = now;
         }
-        let (mut awaits_answer, mut ends_turn) = (false, false);
+        let (mut was_awaited, mut ends_turn) = (false, false);
         if let Some(own) = &mut client.extended {
             own.renewed = false;
             own.statements.forget_closes();
-            awaits_answer = own.awaits != 0;
+            was_awaited = own.awaits != 0;
             ends_turn = server.status == b'I' && own.pace.end_turn();
         }
         if server.status != b'I' {
-            return self.go_on_answered(on, io);
+            return Done::GoesOn;
         }
         if client.transaction_at != 0 {
             view.transaction_done(now.saturating_sub(client.transaction_at));
             if let Some(slow) = server.stages.finish(client, server.pool, true, now) {
-                self.transactions.add(slow);
+                transactions.add(slow);
             }
             client.transaction_at = 0;
         }
-        if awaits_answer {
+        if was_awaited {
             if view.place == Place::Writer && !ends_turn && client.stream.holds_message() {
-                return self.go_on_answered(on, io);
+                return Done::GoesOn;
             }
             // The next request is routed again, unless the client keeps the server. Or there is none:
             // Weir had a question of its own, or the rest of the request has not arrived.
@@ -119,23 +142,16 @@ impl<X: Exchange> Engine<X> {
             server.mode_in(view.settings.mode) == PoolMode::Session || server.replication.is_some();
         if keeps || client.stream.is_mid_message() {
             server.leave_unjudged();
-            if awaits_answer {
-                self.go_on_kept(id, io);
-            }
-            return;
+            return Done::Kept { was_awaited };
         }
-        doubt_changed_values(client, server, &self.context.names);
+        doubt_changed_values(client, server, names);
         if server.has_traces() {
             server.session.own().traces.put_off = false;
             review_hold(server, view, now);
             if server.has_traces() {
-                self.judge(id, on, io);
-                if awaits_answer {
-                    self.go_on_kept(id, io);
-                }
-                return;
+                return Done::Judged { was_awaited };
             }
         }
-        self.unlink(id, on, io);
+        Done::Free
     }
 }

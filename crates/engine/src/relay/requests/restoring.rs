@@ -4,12 +4,11 @@
 
 use wire::frontend;
 
-use super::{Input, Ran, Requests, Stop};
+use super::{Input, Ran, Requests, Stop, Violation};
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId};
+use crate::context::Context;
+use crate::ids::{ClientId, Micros, ServerId};
 use crate::lifecycle::ahead::{await_settings, is_whole_request};
-use crate::lifecycle::leave::Leaving;
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::{Preparation, Server};
 use crate::shell::{Exchange, Io};
@@ -20,36 +19,63 @@ const SHOW_ADDRESS: &[u8] = b"SELECT pg_catalog.set_config('weir.client',$1,fals
 
 /// The settings of the client whose request is handled.
 #[derive(Debug)]
-pub(super) struct Restoring {
+pub(crate) struct Restoring {
     sql: Vec<u8>,
     /// The server's values before.
     before: Values,
 }
 
 impl Restoring {
-    pub(super) fn begin(sql: Vec<u8>, client: &Client, server: &mut Server) -> Self {
+    fn begin(sql: Vec<u8>, client: &Client, server: &mut Server) -> Self {
         let before = std::mem::replace(&mut server.vars, client.vars.clone());
         Self { sql, before }
     }
 
     /// The settings were not sent. Returns their SQL.
-    pub(super) fn undo(self, server: &mut Server) -> Vec<u8> {
+    fn undo(self, server: &mut Server) -> Vec<u8> {
         server.vars = self.before;
         self.sql
     }
 }
 
 /// The settings of a client with a request.
-pub(super) enum Due {
+pub(crate) enum Due {
     /// They and the address go out with the request; None if neither is due.
     Now(Option<Box<Preface>>),
     /// This SQL restores them before the request, which is not whole.
     First(Vec<u8>),
 }
 
+impl Due {
+    /// Returns what the server must know before this input.
+    #[inline(never)]
+    pub(crate) fn before<X: Exchange>(
+        input: &Input<'_>,
+        id: ClientId,
+        client: &Client,
+        server: &mut Server,
+        context: &mut Context,
+        io: &impl Io<X>,
+    ) -> Self {
+        let shows = context.config.global.server_client_address;
+        let address = address_to_show(id, client, server, shows, io);
+        let mut restoring = None;
+        if !input.all().is_empty()
+            && let Some(ahead) = server.ahead_mut()
+            && let Some(sql) = ahead.take()
+        {
+            if !is_whole_request(input.all()) {
+                return Self::First(sql);
+            }
+            restoring = Some(Restoring::begin(sql, client, server));
+        }
+        Self::Now(Preface::new(restoring, address.as_deref(), server, &mut context.serial))
+    }
+}
+
 /// Messages before the request, and their entries in the ledger.
 #[derive(Debug, Default)]
-pub(super) struct Preface {
+pub(crate) struct Preface {
     messages: Vec<u8>,
     entries: Vec<Entry>,
     restoring: Option<Restoring>,
@@ -93,7 +119,7 @@ impl Preface {
         Some(Box::new(preface))
     }
 
-    pub(super) fn restoring(self) -> Option<Restoring> {
+    pub(crate) fn restoring(self) -> Option<Restoring> {
         self.restoring
     }
 
@@ -133,115 +159,68 @@ impl Preface {
     }
 }
 
-impl<X: Exchange> Engine<X> {
-    /// Returns what the server must know before this input.
-    #[inline(never)]
-    pub(super) fn preface(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        input: &Input<'_>,
-        io: &impl Io<X>,
-    ) -> Due {
-        let client = &self.clients[id];
-        let server = &mut *self.servers[on];
-        let shows = self.context.config.global.server_client_address;
-        let address = address_to_show(id, client, server, shows, io);
-        let mut restoring = None;
-        if !input.all().is_empty()
-            && let Some(ahead) = server.ahead_mut()
-            && let Some(sql) = ahead.take()
-        {
-            if !is_whole_request(input.all()) {
-                return Due::First(sql);
-            }
-            restoring = Some(Restoring::begin(sql, client, server));
-        }
-        Due::Now(Preface::new(restoring, address.as_deref(), server, &mut self.context.serial))
-    }
+/// The result of an input with settings before it.
+pub(crate) enum Followed {
+    /// The settings and the request were sent. The client is held back until the settings are
+    /// accepted.
+    Sent,
+    /// The settings must be restored by this SQL before the request, whose rest is held.
+    First(Vec<u8>),
+    /// The client needs no server yet.
+    Unused,
+    Terminate,
+    Violation(Violation),
+}
 
-    /// Restores the settings, and holds the request.
-    #[inline(never)]
-    pub(super) fn restore_first(
-        &mut self,
+impl Restoring {
+    /// Continues after the input.
+    #[inline(always)]
+    pub(crate) fn follow(
+        self,
         id: ClientId,
-        on: ServerId,
-        sql: &[u8],
-        input: Input<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        let pool = self.servers[on].pool;
-        if let Some(view) = self.pools.views.get_mut(pool) {
-            view.stats.received += input.bytes.len() as u64;
-        }
-        input.hold_rest(&mut self.clients[id], 0);
-        self.apply_first(id, on, sql, io);
-    }
-
-    /// Continues after an input with settings before it.
-    #[inline(never)]
-    pub(super) fn follow_restoring(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
+        client: &mut Client,
+        server: &mut Server,
         ran: Ran,
         input: Input<'_>,
-        restoring: Restoring,
-        io: &mut impl Io<X>,
-    ) {
-        let Ran { stop, used, begun_at, prefaced } = ran;
+        now: Micros,
+    ) -> Followed {
+        let Ran { stop, used, begun_at, prefaced, .. } = ran;
         match stop {
             Stop::Terminate => {
-                restoring.undo(&mut self.servers[on]);
-                self.drop_client(id, Leaving::Goodbye, io);
+                self.undo(server);
+                return Followed::Terminate;
             }
             Stop::Violation(violation) => {
-                restoring.undo(&mut self.servers[on]);
-                self.violated(id, violation, io);
+                self.undo(server);
+                return Followed::Violation(violation);
             }
-            Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_) => {
-                // The messages before the first one that the server answers have their replies.
-                let from = begun_at.unwrap_or_default();
-                let request = prefaced.then(|| input.all()[from..used].to_vec());
-                input.hold_rest(&mut self.clients[id], used);
-                match request {
-                    Some(request) => {
-                        let client = &mut self.clients[id];
-                        let server = &mut *self.servers[on];
-                        if let Some(ahead) = server.ahead_mut() {
-                            ahead.sent(restoring.before);
-                        }
-                        // The client is held back until the settings are accepted.
-                        await_settings(id, client, server, Preparation::Ahead(request), io.now());
-                    }
-                    None => self.restore_later(id, on, restoring, io),
-                }
-            }
+            Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_) => {}
         }
+        // The messages before the first one that the server answers have their replies.
+        let from = begun_at.unwrap_or_default();
+        let request = prefaced.then(|| input.all()[from..used].to_vec());
+        input.hold_rest(client, used);
+        let Some(request) = request else { return self.put_off(client, server) };
+        if let Some(ahead) = server.ahead_mut() {
+            ahead.sent(self.before);
+        }
+        await_settings(id, client, server, Preparation::Ahead(request), now);
+        Followed::Sent
     }
 
-    /// The settings were not sent: the request has to wait, or needs no server. Its rest is
-    /// held.
-    fn restore_later(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        restoring: Restoring,
-        io: &mut impl Io<X>,
-    ) {
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        let sql = restoring.undo(server);
+    /// The settings were not sent: the request has to wait, or needs no server.
+    fn put_off(self, client: &mut Client, server: &mut Server) -> Followed {
+        let sql = self.undo(server);
         if let Some(own) = &mut client.extended {
             own.rewound = false;
         }
-        if server.ledger.owes_nothing() && !client.stream.holds_message() {
-            if let Some(ahead) = server.ahead_mut() {
-                ahead.put_off(sql);
-            }
-            return self.give_back_unused(id, on, io);
+        if !server.ledger.owes_nothing() || client.stream.holds_message() {
+            return Followed::First(sql);
         }
-        self.apply_first(id, on, &sql, io);
+        if let Some(ahead) = server.ahead_mut() {
+            ahead.put_off(sql);
+        }
+        Followed::Unused
     }
 }
 
