@@ -224,7 +224,8 @@ impl<X: Exchange> Engine<X> {
             Next::Ask(owner) => {
                 let Some(on) = client.server else { return };
                 let question = signal::ask(client, &mut self.servers[on], owner, io.now());
-                self.ask(on, &question.expected, 0, &question.messages, io);
+                let server = &mut *self.servers[on];
+                server.ask(on, &question.expected, 0, &question.messages, &mut self.context, io);
             }
             Next::Signal { owner, terminates } => {
                 let requester = (self.context.worker, id, client.serial);

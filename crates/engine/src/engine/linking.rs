@@ -241,8 +241,8 @@ impl<X: Exchange> Engine<X> {
             Preparation::Ahead(_) => return,
             Preparation::HandOver => self.handed_over(id, on, io),
             Preparation::Signal(_) => return self.may_signal(id, on, io),
-            Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
-            Preparation::Renew | Preparation::Confirm => self.renewed(on, io),
+            Preparation::Unwind => return self.pair(id, on).renew(Preparation::Renew, io),
+            Preparation::Renew | Preparation::Confirm => self.renewed(id, on, io),
             Preparation::Fail => self.transaction_failed(id, on, io),
             Preparation::Begin => self.begun_again(id, on, io),
         };
@@ -365,7 +365,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on];
         let Some(id) = server.client else { return };
         let Some(request) = server.phase.take_request() else { return };
-        self.move_request(id, on, request, reason, io);
+        self.move_request(id, on, &request, reason, io);
     }
 
     /// Has the server run one query of Weir's own.

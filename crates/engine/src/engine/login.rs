@@ -241,7 +241,7 @@ impl<X: Exchange> Engine<X> {
     fn send_question(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let Some((out, steps)) = self.clients[id].login_mut().question() else { return };
         self.servers[on].begin_question(io.now());
-        self.ask(on, &steps, 0, &out, io);
+        self.servers[on].ask(on, &steps, 0, &out, &mut self.context, io);
     }
 
     /// Ends the question. The server is released first, so the client may find it in the pool.

@@ -10,13 +10,14 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::preparation::Readable;
 use crate::operator::remarks::remark;
+use crate::relay::batch_end::BatchEnd;
 use crate::relay::replies::{
     self, Answered, Awaited, Done, News, Replies, await_boundary, note_read,
 };
 use crate::relay::requests::{
     Due, Followed, Input, Linked, Preface, Ran, Restoring, Stop, Unused, Violation,
 };
-use crate::relay::resend::Resend;
+use crate::relay::resend::{Renewed, may_resend};
 use crate::relay::stream::Splice;
 use crate::routing::{Judged, Place};
 use crate::server::ServerPhase;
@@ -81,7 +82,7 @@ impl<X: Exchange> Engine<X> {
             self.sessions.of(id, serial).is_judged_read = false;
         }
         if let Some(from) = ran.unsent
-            && self.resend(id, on, &input.all()[from..], io) == Resend::Done
+            && self.resend(id, on, &input.all()[from..], io)
         {
             return None;
         }
@@ -104,7 +105,7 @@ impl<X: Exchange> Engine<X> {
             }
             Stop::Outdated(of) => {
                 input.hold_rest(&mut self.clients[id], ran.used);
-                self.confirm_shape(id, on, of, io);
+                self.pair(id, on).confirm_shape(of, io);
             }
             Stop::Signal(call) => {
                 input.hold_rest(&mut self.clients[id], ran.used);
@@ -277,8 +278,8 @@ impl<X: Exchange> Engine<X> {
         }
         match stop {
             replies::Stop::Incomplete => {
-                if refused {
-                    self.hold_refused(on, io);
+                if let (true, Some(id)) = (refused, self.servers[on].client) {
+                    self.pair(id, on).hold_refused(io);
                 }
                 if !notified.is_empty() {
                     self.listeners.spread(&self.servers[on], &notified, &mut self.pools.exchange);
@@ -397,6 +398,65 @@ impl<X: Exchange> Engine<X> {
         let client = self.clients.get(id);
         if client.is_some_and(|client| matches!(*client.phase, ClientPhase::Linked)) {
             self.go_on(id, io);
+        }
+    }
+}
+
+/// Requests that are sent again.
+impl<X: Exchange> Engine<X> {
+    /// The server has received no byte of `request`, the client's whole request. Returns false if
+    /// another server may not get it: the lost socket is reported soon, and the client is told then.
+    fn resend(&mut self, id: ClientId, on: ServerId, request: &[u8], io: &mut impl Io<X>) -> bool {
+        let may = may_resend(&self.clients[id], &self.servers[on], self.mode_of(on));
+        if may {
+            self.move_request(id, on, request, CloseReason::Lost, io);
+        }
+        may
+    }
+
+    /// Closes the server, and sends the client's request to another one.
+    pub(crate) fn move_request(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        request: &[u8],
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        self.pair(id, on).take_request_back(request, io);
+        self.close_server(on, reason, io);
+        self.send_again(id, io);
+    }
+
+    /// Links a client that has got its request back, and handles the request.
+    pub(crate) fn send_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        if self.clients.contains(id) && self.link(id, io) == Readable::Now {
+            self.go_on(id, io);
+        }
+    }
+
+    /// The server has prepared a refused or doubtful statement again. The client is readable if its
+    /// batch is handled once more, or if it may go on with other messages.
+    pub(crate) fn renewed(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Readable {
+        let end = match self.pair(id, on).renewed(io) {
+            Renewed::Nobody => return Readable::NotYet,
+            Renewed::Again { prepares: true } => return self.prepare(id, on, io),
+            Renewed::Again { prepares: false } => return self.ready(id, on, io),
+            Renewed::Refused(end) => end,
+        };
+        let _ = self.ready(id, on, io);
+        // The client may keep its server, and continues there.
+        io.resume_client(id);
+        match end {
+            BatchEnd::Synced => {
+                self.query_done(on, io);
+                Readable::NotYet
+            }
+            // The held rest of the batch is discarded up to its Sync.
+            BatchEnd::Open => {
+                self.servers[on].ledger.skip_to_sync();
+                Readable::Now
+            }
         }
     }
 }

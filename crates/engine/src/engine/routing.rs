@@ -304,7 +304,8 @@ impl<X: Exchange> Engine<X> {
         if status != b'I' {
             let mut rollback = Vec::new();
             wire::frontend::query(&mut rollback, b"ROLLBACK");
-            self.ask(on, &[Expect::Query], 0, &rollback, io);
+            let server = &mut *self.servers[on];
+            server.ask(on, &[Expect::Query], 0, &rollback, &mut self.context, io);
         }
         // The refusal is in the reader's stream. It frees the reader.
         self.reply_bytes(on, &[], io);

@@ -29,8 +29,7 @@ use crate::notify::listen::passes_channels;
 use crate::operator::remarks::remark;
 use crate::relay::batch_end::BatchEnd;
 use crate::relay::ledger::{Rest, Unanswered};
-use crate::relay::resend::{Resend, answer_due};
-use crate::relay::undo::undo;
+use crate::relay::resend::{abandon, answer_due};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
 use crate::session::verdict::report_changes;
@@ -125,8 +124,11 @@ impl<X: Exchange> Engine<X> {
     ) {
         // If a limit ended the request, another server must not run it again.
         let is_limited = matches!(*self.servers[on].phase, ServerPhase::Linked) && !is_loss(reason);
-        if !is_limited && self.resend_kept(on, reason, io) == Resend::Done {
-            return;
+        if !is_limited
+            && let Some(id) = self.servers[on].client
+            && let Some(request) = self.pair(id, on).take_kept()
+        {
+            return self.move_request(id, on, &request, reason, io);
         }
         let server = &*self.servers[on];
         if let Some(id) = server.client {
@@ -204,11 +206,7 @@ impl<X: Exchange> Engine<X> {
     fn part(&mut self, id: ClientId, on: ServerId) {
         let client = &mut self.clients[id];
         let server = &mut *self.servers[on];
-        let statements = &mut server.statements;
-        let (unnamed, session) = (&mut server.unnamed, &mut server.session);
-        server.ledger.abandon(&mut |entry| {
-            undo(entry, statements, unnamed, session, Some(client));
-        });
+        abandon(client, server);
         pair::part(client, server);
         client.resent = false;
         client.await_nothing();

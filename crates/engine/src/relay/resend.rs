@@ -23,11 +23,8 @@ use wire::sqlstate::QUERY_CANCELED;
 use wire::{backend, frontend};
 
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId, Waiter};
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::pair;
-use crate::lifecycle::preparation::Readable;
+use crate::ids::{ClientId, Waiter};
+use crate::lifecycle::pair::{self, Pair};
 use crate::relay::batch_end::BatchEnd;
 use crate::relay::kept_request::{
     KeptRequest, Outline, QUESTIONS_MAX, Refused, Used, changed_result,
@@ -40,13 +37,15 @@ use crate::relay::undo::undo;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
-/// The result of [`Engine::resend_kept`] and [`Engine::resend`].
+/// The effect of the answers to Renew or Confirm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resend {
-    /// Another server gets the request.
-    Done,
-    /// The client must be told that its server is lost.
-    NotPossible,
+pub(crate) enum Renewed {
+    /// There was no refusal: the server has lost its client.
+    Nobody,
+    /// The batch is handled once more, after a new preparation if `prepares`.
+    Again { prepares: bool },
+    /// The client was told the error. Its batch ends like this.
+    Refused(BatchEnd),
 }
 
 /// May a request move to another server? Not if the client's session, or a pin, belongs to this
@@ -91,86 +90,37 @@ impl Server {
     }
 }
 
-impl<X: Exchange> Engine<X> {
-    /// The server is lost. If its client's request has had no effect and no answer, another server
-    /// gets it.
-    pub(crate) fn resend_kept(
-        &mut self,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) -> Resend {
-        let server = &*self.servers[on];
-        let Some(id) = server.client else { return Resend::NotPossible };
-        if !server.may_be_replaced() || !may_resend(&self.clients[id], server, self.mode_of(on)) {
-            return Resend::NotPossible;
+impl<X: Exchange> Pair<'_, X> {
+    /// The server is lost. If its client's request has had no effect and no answer, it is taken for
+    /// another server.
+    pub(crate) fn take_kept(&mut self) -> Option<Vec<u8>> {
+        let (client, server) = (&*self.client, &*self.server);
+        if !server.may_be_replaced() || !may_resend(client, server, self.mode()) {
+            return None;
         }
-        let kept = self.servers[on].kept.as_deref_mut();
-        let request = kept.map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default();
-        self.move_request(id, on, request, reason, io);
-        Resend::Done
+        let kept = self.server.kept.as_deref_mut();
+        Some(kept.map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default())
     }
 
-    /// The server has received no byte of `request`, the client's whole request. If another server
-    /// may not get it, the lost socket is reported soon. The client is told then, and may go on.
-    pub(crate) fn resend(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        request: &[u8],
-        io: &mut impl Io<X>,
-    ) -> Resend {
-        if !may_resend(&self.clients[id], &self.servers[on], self.mode_of(on)) {
-            return Resend::NotPossible;
-        }
-        self.move_request(id, on, request.to_vec(), CloseReason::Lost, io);
-        Resend::Done
-    }
-
-    /// Sends the same bytes to another server.
-    pub(crate) fn move_request(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        request: Vec<u8>,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        answer_due(id, &mut self.servers[on], io);
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        let statements = &mut server.statements;
-        let (unnamed, session) = (&mut server.unnamed, &mut server.session);
-        server.ledger.abandon(&mut |entry| {
-            undo(entry, statements, unnamed, session, Some(client));
-        });
-        pair::part(client, server);
-        client.take_back(&request);
-        self.close_server(on, reason, io);
-        self.send_again(id, io);
-    }
-
-    /// Links a client that has got its request back, and handles the request.
-    pub(crate) fn send_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.clients.contains(id) && self.link(id, io) == Readable::Now {
-            self.go_on(id, io);
-        }
+    /// Takes the client from its lost server. Another server gets the same bytes.
+    pub(crate) fn take_request_back(&mut self, request: &[u8], io: &mut impl Io<X>) {
+        answer_due(self.id, self.server, io);
+        abandon(self.client, self.server);
+        pair::part(self.client, self.server);
+        self.client.take_back(request);
     }
 
     /// The server has refused the statement that begins its client's batch. The client is held back
     /// until the cause is known.
-    pub(crate) fn hold_refused(&mut self, on: ServerId, io: &mut impl Io<X>) {
+    pub(crate) fn hold_refused(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = &mut *self.servers[on];
-        let Some(id) = server.client else { return };
+        let (client, server) = (&mut *self.client, &mut *self.server);
         server.phase.ask(Preparation::Unwind);
         server.times.asked_at = now;
         server.own_error = None;
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let is_synced = refused.is_some_and(|refused| refused.end == BatchEnd::Synced);
-        let waiter = Waiter::served(id, server.pool, now);
-        let client = &mut self.clients[id];
-        client.phase.hold_back(waiter);
+        client.phase.hold_back(Waiter::served(self.id, server.pool, now));
         // The server discards a half-sent message, whatever its rest is. So Weir fills it up with
         // zeros and drops the client's rest, even of a CopyData after the Sync.
         let mut messages = Vec::new();
@@ -183,20 +133,14 @@ impl<X: Exchange> Engine<X> {
             frontend::sync(&mut messages);
             expected = &[Expect::Sync];
         }
-        self.ask(on, expected, 0, &messages, io);
+        server.ask(self.on, expected, 0, &messages, self.context, io);
     }
 
     /// The statement may not return on this server what the client was told. The request is held
     /// back until Weir knows.
-    pub(crate) fn confirm_shape(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        used: Used,
-        io: &mut impl Io<X>,
-    ) {
+    pub(crate) fn confirm_shape(&mut self, used: Used, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = &mut *self.servers[on];
+        let (client, server) = (&mut *self.client, &mut *self.server);
         let kept = &mut **server.kept.get_or_insert_default();
         let refused = Refused {
             error: changed_result(),
@@ -209,46 +153,42 @@ impl<X: Exchange> Engine<X> {
         *kept = KeptRequest { outline, refused: Some(refused), ..KeptRequest::default() };
         server.times.asked_at = now;
         server.own_error = None;
-        let waiter = Waiter::served(id, server.pool, now);
-        let client = &mut self.clients[id];
-        client.phase.hold_back(waiter);
+        client.phase.hold_back(Waiter::served(self.id, server.pool, now));
         let own = client.extended.get_or_insert_default();
         debug_assert!(own.questions < QUESTIONS_MAX, "a Bind is held back again and again");
         own.questions += 1;
-        self.renew(on, Preparation::Confirm, io);
+        self.renew(Preparation::Confirm, io);
     }
 
     /// Evicts statements, before the server gets one more.
-    fn make_room(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let limit = self.pools.settings(self.servers[on].pool).max_prepared_statements;
+    fn make_room(&mut self, io: &mut impl Io<X>) {
+        let limit = self.pool.view.settings.max_prepared_statements;
         let mut messages = Vec::new();
         let mut closed = 0;
-        while let Some(old) = self.servers[on].statements.evict(limit) {
+        while let Some(old) = self.server.statements.evict(limit) {
             frontend::close_statement(&mut messages, &old.server_name);
             closed += 1;
         }
-        self.ask(on, &vec![Expect::Close; closed], 0, &messages, io);
+        self.server.ask(self.on, &vec![Expect::Close; closed], 0, &messages, self.context, io);
     }
 
     /// The server is ready for the next message: the refused batch, if any, is over. Prepares the
     /// statement again, or its current meaning.
-    pub(crate) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io<X>) {
-        let server = &*self.servers[on];
+    pub(crate) fn renew(&mut self, step: Preparation, io: &mut impl Io<X>) {
+        let (client, server) = (&*self.client, &*self.server);
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
-        let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
-        let client = &self.clients[id];
-        if let Some(other) =
-            substitute(&statement, client, server, &self.context.names, &mut self.pools.exchange)
-        {
+        let Some(Used { mut statement, .. }) = used else { return };
+        let names = &self.context.names;
+        if let Some(other) = substitute(&statement, client, server, names, self.pool.exchange) {
             if server.statements.is_sure(statement.id) {
-                return self.describe_copy(on, step, &statement, io);
+                return self.describe_copy(step, &statement, io);
             }
             statement = other;
         }
         if server.statements.since(statement.id).is_none() {
-            self.make_room(on, io);
+            self.make_room(io);
         }
-        let server = &mut *self.servers[on];
+        let server = &mut *self.server;
         let kept = server.kept.as_deref_mut();
         if let Some(used) = kept.and_then(|kept| kept.outline.uses.as_mut()) {
             used.statement = statement.clone();
@@ -262,50 +202,30 @@ impl<X: Exchange> Engine<X> {
         frontend::describe_statement(&mut messages, &statement.server_name);
         frontend::sync(&mut messages);
         let expected = [Expect::Close, Expect::Parse, Expect::Describe, Expect::Sync];
-        self.ask(on, &expected, statement.id, &messages, io);
+        server.ask(self.on, &expected, statement.id, &messages, self.context, io);
     }
 
     /// The server's copy has the meaning from when it was prepared, and the client's text now has
     /// another. So the copy is not prepared again: it is only asked what it returns.
-    fn describe_copy(
-        &mut self,
-        on: ServerId,
-        step: Preparation,
-        statement: &Statement,
-        io: &mut impl Io<X>,
-    ) {
-        self.servers[on].phase.ask(step);
+    fn describe_copy(&mut self, step: Preparation, statement: &Statement, io: &mut impl Io<X>) {
+        self.server.phase.ask(step);
         let mut messages = Vec::new();
         frontend::describe_statement(&mut messages, &statement.server_name);
         frontend::sync(&mut messages);
-        self.ask(on, &[Expect::Describe, Expect::Sync], statement.id, &messages, io);
+        let expected = [Expect::Describe, Expect::Sync];
+        self.server.ask(self.on, &expected, statement.id, &messages, self.context, io);
     }
 
-    /// Sends Weir's own messages to a server whose client is held back.
-    pub(crate) fn ask(
-        &mut self,
-        on: ServerId,
-        expected: &[Expect],
-        statement: u64,
-        messages: &[u8],
-        io: &mut impl Io<X>,
-    ) {
-        self.servers[on].ask(on, expected, statement, messages, &mut self.context, io);
-    }
-
-    /// The answers to Renew or Confirm are complete. The client is readable if its batch is handled
-    /// once more, or if it may go on with other messages.
-    pub(crate) fn renewed(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
+    /// The answers to Renew or Confirm are complete.
+    pub(crate) fn renewed(&mut self, io: &mut impl Io<X>) -> Renewed {
         let serial = self.context.next_serial();
-        let server = &mut *self.servers[on];
+        let mode = self.mode();
+        let (client, server) = (&mut *self.client, &mut *self.server);
         let failed = server.own_error.take().is_some();
-        let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else {
-            return Readable::NotYet;
-        };
+        let Some(kept) = server.kept.as_deref_mut() else { return Renewed::Nobody };
         let (Some(refused), Some(used)) = (kept.refused.take(), kept.outline.uses.take()) else {
-            return Readable::NotYet;
+            return Renewed::Nobody;
         };
-        let client = &mut self.clients[id];
         let given = client.extended.as_ref().and_then(|own| own.statements.shape(used.since));
         let is_the_same = match given {
             Some(shape) => refused.shape == Some(shape),
@@ -346,40 +266,27 @@ impl<X: Exchange> Engine<X> {
                 !refused.is_lost && kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
             // A reload may have changed the server's values meanwhile.
-            return match self.servers[on].is_as_prepared(self.mode_of(on)) {
-                true => self.prepare(id, on, io),
-                false => self.ready(id, on, io),
-            };
+            return Renewed::Again { prepares: server.is_as_prepared(mode) };
         }
-        self.pass_refusal_on(id, on, &refused, io);
-        // The held rest of the batch is discarded up to its Sync.
-        match refused.end {
-            BatchEnd::Synced => Readable::NotYet,
-            BatchEnd::Open => Readable::Now,
-        }
+        self.pass_refusal_on(&refused, io);
+        Renewed::Refused(refused.end)
     }
 
-    fn pass_refusal_on(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        refused: &Refused,
-        io: &mut impl Io<X>,
-    ) {
+    fn pass_refusal_on(&mut self, refused: &Refused, io: &mut impl Io<X>) {
         let mut out = Vec::new();
         backend::error(&mut out, &refused.error);
         if refused.end == BatchEnd::Synced {
             backend::ready_for_query(&mut out, b'I');
         }
-        io.send_client(id, &out);
-        let _ = self.ready(id, on, io);
-        // The client may keep its server, and continues there.
-        io.resume_client(id);
-        match refused.end {
-            BatchEnd::Synced => self.query_done(on, io),
-            BatchEnd::Open => self.servers[on].ledger.skip_to_sync(),
-        }
+        io.send_client(self.id, &out);
     }
+}
+
+/// Forgets the requests that the lost server has not answered. They count as messages without an effect.
+pub(crate) fn abandon(client: &mut Client, server: &mut Server) {
+    let statements = &mut server.statements;
+    let (unnamed, session) = (&mut server.unnamed, &mut server.session);
+    server.ledger.abandon(&mut |entry| undo(entry, statements, unnamed, session, Some(client)));
 }
 
 impl Server {
