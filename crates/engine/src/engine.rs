@@ -7,8 +7,9 @@
 //! from it. These files carry it out: `login` (logins), `linking` (pairs of clients and servers),
 //! `relay` (messages between them), `sessions` (verdicts of auto mode), `routing` (requests that
 //! standbys may run), `cancels` (cancel requests and signals), `listeners` (moves LISTEN from servers
-//! to listening connections), `restart` (an online restart), `orders` (an operator's orders), `sweeps`
-//! (work on all connections that something concerns).
+//! to listening connections), `seats` (opens servers within the limits), `restart` (an online
+//! restart), `orders` (an operator's orders), `sweeps` (work on all connections that something
+//! concerns).
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
 //! all of these for an operator and the shell, `invariants` checks them in tests.
@@ -43,6 +44,7 @@ pub(crate) mod pools;
 mod relay;
 mod restart;
 mod routing;
+mod seats;
 mod sessions;
 mod sweeps;
 pub(crate) mod tables;

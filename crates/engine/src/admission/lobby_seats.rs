@@ -3,94 +3,68 @@
 //! (`Pool::idlest`). It leaves its lobby before its seat is free. That takes a moment, and it may
 //! have got a client meanwhile, which it serves to the end of the transaction.
 
+use crate::admission::limits::Starving;
+use crate::admission::one_pool::OnePool;
 use crate::admission::pool::Idlest;
 use crate::admission::shares::TURN;
-use crate::engine::Engine;
-use crate::ids::{Micros, PoolId, ServerId};
-use crate::lifecycle::attend::send_off;
-use crate::server::ServerPhase;
-use crate::shell::{Exchange, Io, Mail};
+use crate::ids::{Micros, PoolId};
+use crate::server::{Server, ServerPhase};
+use crate::shell::Exchange;
 
-impl<X: Exchange> Engine<X> {
-    /// Asks the idle server of a pool to leave its lobby, because the pool `starving` needs its seat.
-    pub(crate) fn order_off(
-        &mut self,
-        starving: PoolId,
-        pool: PoolId,
-        idlest: Idlest,
-        io: &mut impl Io<X>,
-    ) {
-        let now = io.now();
-        if !self.pools.exchange.limits(|limits| limits.may_order(starving, now)) {
-            return;
+/// The part of a lobby in the competition for seats.
+#[derive(Debug)]
+pub(crate) enum Yield {
+    /// No other pool needs a seat of this one.
+    Nothing,
+    /// A pool starves, and a server of the lobby is idle.
+    Idle(Starving),
+    /// All backends of the lobby are busy, and this pool has a better right to a seat.
+    Busy(PoolId),
+}
+
+impl<X: Exchange> OnePool<'_, X> {
+    /// Decides whether the lobby has to give up a seat.
+    pub(crate) fn yields_attending(&mut self, now: Micros) -> Yield {
+        let wanted = self.lock(|pool| pool.wanted());
+        if wanted == 0 {
+            return Yield::Nothing;
         }
-        self.pools.exchange.pool(pool, |pool| {
+        let Some(starving) = self.starving_for(now) else {
+            self.lock(|pool| pool.unwant(wanted));
+            return Yield::Nothing;
+        };
+        match self.lock(|pool| pool.idlest().is_some()) {
+            true => Yield::Idle(starving),
+            false => self.rival(now).map_or(Yield::Nothing, Yield::Busy),
+        }
+    }
+}
+
+impl Server {
+    /// May this server leave its lobby, although it is busy there? Not right after its login, which
+    /// was expensive.
+    pub(crate) fn may_leave_busy(&self, now: Micros) -> bool {
+        let is_new = now.saturating_sub(self.times.opened_at) < TURN;
+        !is_new && matches!(*self.phase, ServerPhase::Attending { came: true, asked: false })
+    }
+}
+
+/// May the idle server of a pool be asked to leave its lobby, because the pool `starving` needs its
+/// seat? If so, its pool does not offer it again.
+pub(super) fn may_leave<X: Exchange>(
+    idlest: Idlest,
+    pool: PoolId,
+    starving: PoolId,
+    exchange: &mut X,
+    now: Micros,
+) -> bool {
+    let may_order = exchange.limits(|limits| limits.may_order(starving, now));
+    if may_order {
+        exchange.pool(pool, |pool| {
             if pool.idlest() == Some(idlest) {
                 pool.note_idlest(None);
             }
         });
-        let Idlest { server, serial, worker, .. } = idlest;
-        match worker == self.context.worker {
-            true => self.idled_in_lobby(server, serial, io),
-            false => self.pools.exchange.post(worker, Mail::IdledInLobby { server, serial }),
-        }
     }
-
-    /// Gives seats of this worker's servers in lobbies to pools that starve for them, a few times a
-    /// second.
-    pub(crate) fn yield_attending(&mut self, io: &mut impl Io<X>) {
-        let mut pools: Vec<_> = self.attending().map(|id| self.servers[id].pool).collect();
-        pools.sort_unstable();
-        pools.dedup();
-        // For each of these, all pools were searched for the one that has been idle for longest.
-        let mut served = Vec::new();
-        for pool in pools {
-            let wanted = self.pools.exchange.pool(pool, |pool| pool.wanted());
-            if wanted != 0 {
-                self.yield_one(pool, wanted, &mut served, io);
-            }
-        }
-    }
-
-    fn yield_one(
-        &mut self,
-        pool: PoolId,
-        wanted: u64,
-        served: &mut Vec<PoolId>,
-        io: &mut impl Io<X>,
-    ) {
-        let now = io.now();
-        let Some(starving) = self.pools.one(pool).starving_for(now) else {
-            return self.pools.exchange.pool(pool, |pool| pool.unwant(wanted));
-        };
-        if !self.pools.exchange.pool(pool, |pool| pool.idlest().is_some()) {
-            return self.yield_busy(pool, now, io);
-        }
-        if !served.contains(&starving.claim.pool) {
-            served.push(starving.claim.pool);
-            if self.evict(&starving, io) {
-                self.feed(io);
-            }
-        }
-    }
-
-    /// All backends of a lobby are busy. If a starving pool has a better right to a seat, the oldest
-    /// one leaves at the end of its client's transaction.
-    fn yield_busy(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
-        let Some(rival) = self.pools.one(pool).rival(now) else { return };
-        let may_go = |id: &ServerId| {
-            let server = &*self.servers[*id];
-            let is_new = now.saturating_sub(server.times.opened_at) < TURN;
-            server.pool == pool
-                && !is_new
-                && matches!(*server.phase, ServerPhase::Attending { came: true, asked: false })
-        };
-        let oldest = self.attending().filter(may_go);
-        let oldest = oldest.min_by_key(|id| self.servers[*id].times.connected_at);
-        if let Some(id) = oldest.filter(|_| !self.context.has_successor)
-            && self.pools.exchange.limits(|limits| limits.may_order(rival, now))
-        {
-            send_off(&mut self.servers[id], io);
-        }
-    }
+    may_order
 }

@@ -7,11 +7,11 @@
 //! its server.
 
 use crate::admission::limits::{Denied, Starving};
-use crate::admission::pool::{Idlest, Pool};
-use crate::engine::Engine;
-use crate::engine::work::Work;
-use crate::ids::{Micros, PoolId, ServerId};
-use crate::lifecycle::close_reason::CloseReason;
+use crate::admission::lobby_seats::may_leave;
+use crate::admission::one_pool::OnePool;
+use crate::admission::pool::{Idlest, Parked, Pool};
+use crate::context::Context;
+use crate::ids::{ClientId, Micros, PoolId};
 use crate::shell::{Event, Exchange, Io};
 
 /// An idle server whose seat another pool can have.
@@ -36,7 +36,16 @@ impl Spare {
     }
 }
 
-/// The result of [`Engine::open_server`].
+/// A server that gives up its seat.
+#[derive(Debug)]
+pub(crate) enum Victim<T> {
+    /// It was parked, and is to be closed. Its pool does not count it any more.
+    Parked(Parked<T>),
+    /// It is in the lobby of its pool, and is to be asked to leave.
+    Attending(Idlest),
+}
+
+/// The result of `Engine::open_server`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// This worker opens the server.
@@ -45,169 +54,139 @@ pub(crate) enum Opening {
     NotHere,
 }
 
-impl<X: Exchange> Engine<X> {
-    /// Opens a server for waiting clients, whose place in the pool is taken. If there is no seat,
-    /// the place is released and the pool is queued for the next one.
-    pub(crate) fn open_server(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Opening {
-        if !self.seat_server(pool, io) {
-            return Opening::NotHere;
-        }
-        self.connect_seated(pool, io);
-        Opening::Begun
+/// The use of a seat or a turn that a pool is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fed {
+    /// A server is opened for waiting clients. Its place in the pool is reserved.
+    Server,
+    /// A server is opened for the lobby.
+    Lobby,
+    /// The pool does not need it any more.
+    Nothing,
+}
+
+impl<X: Exchange> OnePool<'_, X> {
+    /// Takes a seat for a server whose place is reserved.
+    ///
+    /// # Errors
+    /// Returns why there is none.
+    pub(crate) fn seat(&mut self, now: Micros) -> Result<(), Denied> {
+        let claim = self.view.claim(self.id);
+        self.exchange.limits(|limits| limits.seat(&claim, now))
     }
 
-    /// Takes a seat for a server of the pool, unless another worker has to open it.
-    fn seat_server(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
-        if self.pools.one(pool).opens_by_proof(&self.context)
-            && !self.pools.one(pool).proves_first(self.context.worker)
-        {
-            self.pools.one(pool).pass_proof_on();
-            return false;
-        }
-        self.take_seat(pool, io)
+    /// Releases the place of a server that gets no seat. Returns whether the pool must try again,
+    /// with a new place.
+    pub(crate) fn tries_again(&mut self, now: Micros) -> bool {
+        let id = self.id;
+        self.lock(Pool::withdraw_opening);
+        // Another worker may have offered a seat while we held the place, and removed the pool
+        // from the queue. Then the pool must try again.
+        !self.exchange.limits(|limits| limits.will_be_fed(id))
+            && self.lock(|pool| pool.reserve_opening(now))
     }
 
-    /// Opens a server whose place in the pool and seat are taken.
-    pub(crate) fn connect_seated(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        if self.pools.one(pool).opens_by_proof(&self.context) {
-            return self.connect_prover(pool, io);
-        }
-        self.tell_of_reserve(pool, io);
-        self.connect_server(pool, None, io);
-    }
-
-    /// Takes a seat for a server whose place in the pool is taken. If there is none, the place is
+    /// Takes a seat for a server that no client waits for. If no seat is free, the server's place is
     /// released.
-    pub(crate) fn take_seat(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
-        let now = io.now();
-        let claim = self.pools.view(pool).claim(pool);
-        while let Err(denied) = self.pools.exchange.limits(|limits| limits.seat(&claim, now)) {
-            let again = match denied {
-                Denied::Full(starving) => self.evict(&starving, io),
-                Denied::Behind => {
-                    self.feed(io);
-                    true
-                }
-                Denied::Busy => false,
-            };
-            if again {
-                continue;
-            }
-            self.pools.exchange.pool(pool, Pool::withdraw_opening);
-            // Another worker may have offered a seat while we held the place, and removed the pool
-            // from the queue. Then the pool must try again.
-            if self.pools.exchange.limits(|limits| limits.will_be_fed(pool))
-                || !self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now))
-            {
-                return false;
-            }
+    pub(crate) fn spare_seat(&mut self, now: Micros) -> bool {
+        let claim = self.view.claim(self.id);
+        let has_seat = self.exchange.limits(|limits| limits.spare_seat(&claim, now));
+        if !has_seat {
+            self.lock(Pool::withdraw_opening);
         }
-        true
+        has_seat
     }
 
-    /// Opens a server that no client waits for, if there is a free seat.
-    pub(crate) fn open_spare(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let now = io.now();
-        let claim = self.pools.view(pool).claim(pool);
-        if self.pools.exchange.limits(|limits| limits.spare_seat(&claim, now)) {
-            self.connect_server(pool, None, io);
-        } else {
-            self.pools.exchange.pool(pool, Pool::withdraw_opening);
+    /// May this worker open a server whose place is reserved? If another worker has to, that one
+    /// continues.
+    pub(crate) fn opens_here(&mut self, context: &Context) -> bool {
+        let is_elsewhere = self.opens_by_proof(context) && !self.proves_first(context.worker);
+        if is_elsewhere {
+            self.pass_proof_on();
         }
+        !is_elsewhere
     }
 
-    fn tell_of_reserve(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let worker = self.context.worker;
-        let (reserve, first) = self
-            .pools
-            .exchange
-            .pool(pool, |pool| (pool.is_in_reserve(), pool.oldest_waiter(worker)));
-        if reserve {
-            let identity = self.pools.view(pool).identity.clone();
-            let first = first.map(|waiter| waiter.client);
-            let name = first.map_or((&*identity.database, &*identity.user), |client| {
-                self.clients[client].name()
+    /// Decides what to do with a seat or a turn that the pool is offered.
+    pub(crate) fn fed(&mut self, now: Micros) -> Fed {
+        let id = self.id;
+        if self.lock(|pool| pool.reserve_opening(now)) {
+            return Fed::Server;
+        }
+        if self.lock(|pool| pool.lobby_wants_seat(now)) {
+            return Fed::Lobby;
+        }
+        self.exchange.limits(|limits| limits.let_go(id));
+        Fed::Nothing
+    }
+
+    /// Logs that a server is opened in a place of the reserve. `first`: the client of this worker
+    /// that has waited longest, and its name.
+    pub(crate) fn tell_of_reserve(
+        &self,
+        first: Option<(ClientId, (&str, &str))>,
+        io: &mut impl Io<X>,
+    ) {
+        let identity = &self.view.identity;
+        let name = first.map_or((&*identity.database, &*identity.user), |(_, name)| name);
+        io.event(Event::ReserveTaken { client: first.map(|(client, _)| client), name });
+    }
+
+    /// Must a free server that no client of this pool waits for be closed, because another pool
+    /// starves for its seat? `wanted`: the serial number of that pool's claim.
+    pub(crate) fn yields(&mut self, wanted: u64, now: Micros) -> bool {
+        let is_starved_for = self.is_starved_for(now);
+        if !is_starved_for {
+            self.lock(|pool| pool.unwant(wanted));
+        }
+        is_starved_for
+    }
+
+    /// Must a free server that a client of this pool waits for be closed, because a starving pool
+    /// has a better right to its seat? `wanted`: the serial number of that pool's claim.
+    pub(crate) fn is_outrivaled(&mut self, wanted: u64, now: Micros) -> bool {
+        if self.rival(now).is_some() {
+            return true;
+        }
+        let identity = &self.view.identity;
+        if self.exchange.limits(|limits| limits.starving_for(identity)).is_none() {
+            self.lock(|pool| pool.unwant(wanted));
+        }
+        false
+    }
+}
+
+/// Takes the server that has been idle longest of those whose seats would help. All such pools are
+/// told under their locks, so they park no server unnoticed later.
+pub(crate) fn take_victim<X: Exchange>(
+    starving: &Starving,
+    exchange: &mut X,
+    now: Micros,
+) -> Option<Victim<X::Transport>> {
+    loop {
+        let mut oldest: Option<(Micros, PoolId, Spare)> = None;
+        for id in exchange.pool_ids() {
+            let spare = exchange.pool(id, |pool| {
+                let helps = starving.covers(&pool.key.database, &pool.key.user);
+                helps.then(|| Spare::of(pool, starving)).flatten()
             });
-            io.event(Event::ReserveTaken { client: first, name });
-        }
-    }
-
-    /// Closes the server that has been idle longest of those whose seats would help. All such pools
-    /// are told under their locks, so they park no server unnoticed later. Returns false if no
-    /// server is idle, or if that server has to leave its lobby first.
-    pub(crate) fn evict(&mut self, starving: &Starving, io: &mut impl Io<X>) -> bool {
-        loop {
-            let mut oldest: Option<(Micros, PoolId, Spare)> = None;
-            for id in self.pools.exchange.pool_ids() {
-                let spare = self.pools.exchange.pool(id, |pool| {
-                    let helps = starving.covers(&pool.key.database, &pool.key.user);
-                    helps.then(|| Spare::of(pool, starving)).flatten()
-                });
-                if let Some((since, spare)) = spare
-                    && oldest.is_none_or(|(earliest, ..)| since < earliest)
-                {
-                    oldest = Some((since, id, spare));
-                }
-            }
-            let Some((_, pool, spare)) = oldest else { return false };
-            let serial = match spare {
-                Spare::Parked(serial) => serial,
-                Spare::Attending(idlest) => {
-                    self.order_off(starving.claim.pool, pool, idlest, io);
-                    return false;
-                }
-            };
-            // Another worker may have taken it meanwhile.
-            if let Some(server) = self.pools.exchange.pool(pool, |pool| pool.evict(serial)) {
-                let id = self.attach(server, io);
-                self.servers[id].phase.unpark();
-                self.end_connection(id, CloseReason::Evicted, io);
-                self.pools.one(pool).vacate(io.now());
-                return true;
+            if let Some((since, spare)) = spare
+                && oldest.is_none_or(|(earliest, ..)| since < earliest)
+            {
+                oldest = Some((since, id, spare));
             }
         }
-    }
-
-    /// Deals with a server that no client of its pool waits for. It is closed if another pool
-    /// starves for its seat, and placed again otherwise.
-    pub(crate) fn yield_server(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
-        let pool = self.servers[id].pool;
-        if self.pools.one(pool).is_starved_for(io.now()) {
-            return self.close_server(id, CloseReason::Evicted, io);
-        }
-        self.pools.exchange.pool(pool, |pool| pool.unwant(serial));
-        self.place_one(id, false, io);
-    }
-
-    /// Deals with a server that a client of its pool waits for. It is closed if a starving pool has
-    /// a better right to its seat.
-    pub(crate) fn contest(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
-        let now = io.now();
-        let pool = self.servers[id].pool;
-        if self.pools.one(pool).rival(now).is_some() {
-            return self.close_server(id, CloseReason::Evicted, io);
-        }
-        let identity = self.pools.view(pool).identity.clone();
-        if self.pools.exchange.limits(|limits| limits.starving_for(&identity)).is_none() {
-            self.pools.exchange.pool(pool, |pool| pool.unwant(serial));
-        }
-        self.place_one(id, true, io);
-    }
-
-    /// Opens servers for pools that starved for a seat that is free now, or whose turn it is.
-    pub(crate) fn feed(&mut self, io: &mut impl Io<X>) {
-        let now = io.now();
-        while let Some(pool) = self.pools.exchange.limits(|limits| limits.next_fed(now)) {
-            self.pools.view(pool);
-            if self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
-                if self.seat_server(pool, io) {
-                    self.work.push_back(Work::Connect(pool));
-                }
-            } else if self.pools.exchange.pool(pool, |pool| pool.lobby_wants_seat(now)) {
-                self.work.push_back(Work::Attend(pool));
-            } else {
-                self.pools.exchange.limits(|limits| limits.let_go(pool));
+        let (_, pool, spare) = oldest?;
+        let serial = match spare {
+            Spare::Parked(serial) => serial,
+            Spare::Attending(idlest) => {
+                let may_leave = may_leave(idlest, pool, starving.claim.pool, exchange, now);
+                return may_leave.then_some(Victim::Attending(idlest));
             }
+        };
+        // Another worker may have taken it meanwhile.
+        if let Some(parked) = exchange.pool(pool, |pool| pool.evict(serial)) {
+            return Some(Victim::Parked(parked));
         }
     }
 }

@@ -349,8 +349,11 @@ impl<X: Exchange> Engine<X> {
         // A spare server is not opened without a free seat, and must not delay servers for waiting
         // clients.
         let fills = self.context.drain.is_none() && settings.min_size > 0;
-        if fills && self.pools.exchange.pool(id, |pool| pool.reserve_spare(now)) {
-            self.open_spare(id, io);
+        if fills
+            && self.pools.exchange.pool(id, |pool| pool.reserve_spare(now))
+            && self.pools.one(id).spare_seat(now)
+        {
+            self.connect_server(id, None, io);
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::admission::pool::{Next, Parked};
 use crate::admission::shares::TURN;
 use crate::engine::Engine;
 use crate::ids::ServerId;
+use crate::lifecycle::close_reason::CloseReason;
 use crate::server::{Server, Times};
 use crate::session::on_server::WayBack;
 use crate::shell::{Exchange, Io, Mail};
@@ -56,8 +57,14 @@ impl<X: Exchange> Engine<X> {
                 let server = Parked { server, transport };
                 self.pools.exchange.post(to, Mail::Server { waiter, server });
             }
-            Next::Yield(serial) => self.yield_server(id, serial, io),
-            Next::Contest(serial) => self.contest(id, serial, io),
+            Next::Yield(serial) => match self.pools.one(pool).yields(serial, now) {
+                true => self.close_server(id, CloseReason::Evicted, io),
+                false => self.place_one(id, false, io),
+            },
+            Next::Contest(serial) => match self.pools.one(pool).is_outrivaled(serial, now) {
+                true => self.close_server(id, CloseReason::Evicted, io),
+                false => self.place_one(id, true, io),
+            },
             Next::Close(reason) => self.close_server(id, reason, io),
         }
     }
