@@ -245,6 +245,12 @@ impl Client {
         matches!(&*self.phase, ClientPhase::Login(login) if matches!(login.step, LoginStep::Trial))
     }
 
+    /// Does this client wait until a server has told what a new one would be?
+    pub(crate) fn awaits_check(&self) -> bool {
+        matches!(&*self.phase, ClientPhase::Login(login)
+            if matches!(login.step, LoginStep::PrincipalCheck))
+    }
+
     /// Does this client log in to the console?
     pub(crate) fn wants_console(&self, config: &Config) -> bool {
         matches!(&*self.phase, ClientPhase::Login(login)

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use config::{Config, UserSettings};
 
-use crate::ids::WorkerId;
+use crate::ids::{Identity, Micros, WorkerId, micros};
+use crate::settings::PoolSettings;
 use crate::values::SharedVars;
 use crate::vars::TrackedNames;
 
@@ -73,6 +74,26 @@ impl Context {
     pub(crate) fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
+    }
+
+    /// Returns `client_idle_timeout` of the client's user, else the global one. `identity`: the
+    /// client's.
+    pub(crate) fn idle_limit(&self, identity: &Identity) -> Micros {
+        let own = self.personal(identity).and_then(|user| user.client_idle_timeout);
+        micros(own.unwrap_or(self.config.global.client_idle_timeout))
+    }
+
+    /// Returns `query_wait_timeout` of the client's user, else of its database, else the global one.
+    /// `pool`: the settings of the client's pool.
+    pub(crate) fn wait_limit(&self, identity: &Identity, pool: Option<&PoolSettings>) -> Micros {
+        let own = self.personal(identity).and_then(|user| user.query_wait_timeout);
+        own.map_or(pool.map_or(0, |pool| pool.query_wait_timeout), micros)
+    }
+
+    /// Returns the settings of the user that the client logged in as, who may differ from the
+    /// pool's. The name is looked up only if any user has such limits.
+    fn personal(&self, identity: &Identity) -> Option<&UserSettings> {
+        self.limits_users.then(|| self.config.users.get(&identity.user)).flatten()
     }
 }
 

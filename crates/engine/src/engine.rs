@@ -7,9 +7,9 @@
 //! from it. These files carry it out: `login` (logins), `linking` (pairs of clients and servers),
 //! `relay` (messages between them), `sessions` (verdicts of auto mode), `routing` (requests that
 //! standbys may run), `cancels` (cancel requests and signals), `listeners` (moves LISTEN from servers
-//! to listening connections), `seats` (opens servers within the limits), `restart` (an online
-//! restart), `orders` (an operator's orders), `sweeps` (work on all connections that something
-//! concerns).
+//! to listening connections), `seats` (opens servers within the limits), `lobbies` (servers and
+//! clients of direct pools), `restart` (an online restart), `orders` (an operator's orders), `sweeps`
+//! (work on all connections that something concerns).
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
 //! all of these for an operator and the shell, `invariants` checks them in tests.
@@ -23,6 +23,7 @@ use crate::cancel::keys::Keys;
 use crate::cancel::requests::Cancels;
 use crate::context::Context;
 use crate::ids::{Identity, ServerId, WorkerId};
+use crate::lifecycle::attend::Lobbies;
 use crate::login::auth::Credentials;
 use crate::notify::connection::Listeners;
 use crate::operator::failures::Failures;
@@ -36,6 +37,7 @@ mod events;
 mod invariants;
 mod linking;
 mod listeners;
+mod lobbies;
 mod login;
 mod look;
 mod mail;
@@ -88,8 +90,7 @@ pub struct Engine<X> {
     pub(crate) sessions: Sessions,
     /// The verdicts on known texts, for routing; empty until one is asked for.
     pub(crate) verdicts: Option<Box<sql::Cache<Option<sql::Verdict>>>>,
-    /// Clients that wait for the trials of their pools' lobbies.
-    pub(crate) newcomers: Vec<crate::ids::Newcomer>,
+    pub(crate) lobbies: Lobbies,
 }
 
 impl<X: Exchange> Engine<X> {
@@ -117,7 +118,7 @@ impl<X: Exchange> Engine<X> {
             failures: Failures::default(),
             sessions: Sessions::default(),
             verdicts: None,
-            newcomers: Vec::new(),
+            lobbies: Lobbies::default(),
             context: Context::new(worker, config, seed),
         }
     }

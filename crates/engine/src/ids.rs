@@ -1,8 +1,14 @@
 //! Numbers that identify things. A `ClientId` or `ServerId` is a slot of one worker's table and
 //! means nothing on another worker. A `PoolId` means the same pool everywhere in the process.
 
+use std::time::Duration;
+
 /// Microseconds of a monotonic clock. Zero is some moment before the process started to serve.
 pub type Micros = u64;
+
+pub(crate) fn micros(time: Duration) -> Micros {
+    time.as_micros() as Micros
+}
 
 /// Has this limit passed? A limit of 0 never passes.
 pub(crate) fn over(limit: Micros, since: Micros, now: Micros) -> bool {

@@ -9,7 +9,7 @@ pub(crate) mod attend;
 pub(crate) mod close_reason;
 pub(crate) mod connect_query;
 mod defaults;
-mod enlist;
+pub(crate) mod enlist;
 mod failed;
 pub(crate) mod leave;
 pub(crate) mod loss;

@@ -11,6 +11,7 @@ use crate::cancel::outcome::CancelEnd;
 use crate::client::{Client, ClientPhase};
 use crate::handover::import::Imported;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::lifecycle::attend;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
 use crate::login::auth::{Awaited, Login, Peer};
@@ -240,7 +241,11 @@ impl<X: Exchange> Engine<X> {
         for id in parked {
             self.place(id, io);
         }
-        attending.into_iter().for_each(|id| self.begin_attending(id, io));
+        for id in attending {
+            if let Some(server) = self.servers.get_mut(id) {
+                attend::begin(server, &mut self.pools.one(server.pool), io);
+            }
+        }
         self.finish(io);
         self.begin_imported_clients(clients, io);
         self.finish(io);

@@ -4,9 +4,9 @@ use config::{AccessPolicy, Database};
 use wire::error_fields::ErrorFields;
 
 use super::Engine;
-use crate::admission::pool::{Grant, Pool};
+use crate::admission::pool::{Entrance, Grant, Pool};
 use crate::engine::work::Work;
-use crate::ids::{ClientId, Identity, PoolId, ServerId};
+use crate::ids::{ClientId, Identity, Newcomer, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::pair;
@@ -84,6 +84,33 @@ impl<X: Exchange> Engine<X> {
         match may_enter(id, client, &mut one, &self.context.config, io) {
             Ok(()) => self.enter_pool(id, pool, io),
             Err(why) => self.disconnect(id, why, io),
+        }
+    }
+
+    /// Lets a client into its pool. If a check is due, an idle server is asked first.
+    pub(super) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let (now, worker) = (io.now(), self.context.worker);
+        let mut one = self.pools.one(pool);
+        let (parked, opens) = one.lock(|pool| {
+            pool.doubt_principal(now);
+            let parked = pool.take_to_ask(worker, now);
+            let opens = parked.is_none() && pool.reserve_to_ask(now);
+            (parked, opens)
+        });
+        if opens {
+            self.work.push_back(Work::Open(pool));
+        }
+        let client = &mut self.clients[id];
+        if let Some(parked) = parked {
+            client.login_mut().step = LoginStep::PrincipalCheck;
+            let newcomer = Newcomer { client: id, serial: client.serial, pool };
+            let on = self.attach(parked, io);
+            return self.ask_principal(on, Some(newcomer), io);
+        }
+        match self.lobbies.entrance(id, client, &mut one, &self.context, now) {
+            Entrance::Proxied | Entrance::Direct => self.enter_pool_at_once(id, pool, io),
+            Entrance::Trial { open: true } => self.work.push_back(Work::Try(pool)),
+            Entrance::Trial { open: false } => {}
         }
     }
 

@@ -101,7 +101,8 @@ impl<X: Exchange> Engine<X> {
     /// second.
     pub(crate) fn yield_attending(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        let mut pools: Vec<_> = self.attending().map(|id| self.servers[id].pool).collect();
+        let attending = self.servers.iter().filter(|(_, server)| server.is_attending());
+        let mut pools: Vec<_> = attending.map(|(_, server)| server.pool).collect();
         pools.sort_unstable();
         pools.dedup();
         // For each of these, all pools were searched for the one that has been idle for longest.

@@ -1,14 +1,10 @@
 //! Timeouts, lifetimes, repeated attempts. Called a few times a second, so limits have that
 //! precision, as in PgBouncer.
 
-use std::time::Duration;
-
-use config::UserSettings;
-
 use crate::admission::pool::Gate;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, micros, over};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::greeting::notice;
 use crate::operator::remarks::remark;
@@ -19,10 +15,6 @@ use crate::session::pins::Pins;
 use crate::shell::{Exchange, Io, Weight};
 
 const QUEUED: &str = "No server connection available in postgres backend, client being queued";
-
-fn micros(limit: Duration) -> Micros {
-    limit.as_micros() as Micros
-}
 
 impl<X: Exchange> Engine<X> {
     pub fn tick(&mut self, io: &mut impl Io<X>) {
@@ -62,20 +54,21 @@ impl<X: Exchange> Engine<X> {
         let global = &self.context.config.global;
         let login = micros(global.client_login_timeout);
         let cancel = micros(global.cancel_wait_timeout);
+        let settings = |client: &Client| client.pool.map(|pool| &**self.pools.settings(pool));
+        // Waiting for a server is part of the client's query.
+        let query_limit = |client: &_| settings(client).map_or(0, |pool| pool.query_timeout);
+        let wait_limit =
+            |client: &Client| self.context.wait_limit(&client.identity, settings(client));
         let mut expired: Vec<(ClientId, OwnError<'_>)> = Vec::new();
         for (id, client) in self.clients.iter() {
             let why = match &*client.phase {
                 ClientPhase::Login(_) if over(login, client.connected_at, now) => {
                     "client_login_timeout".into()
                 }
-                ClientPhase::Waiting(waiter)
-                    if over(self.query_limit(client), waiter.since, now) =>
-                {
+                ClientPhase::Waiting(waiter) if over(query_limit(client), waiter.since, now) => {
                     OwnError::new(Cause::QueryTimeout, "query_timeout")
                 }
-                ClientPhase::Waiting(waiter)
-                    if over(self.wait_limit(client), waiter.since, now) =>
-                {
+                ClientPhase::Waiting(waiter) if over(wait_limit(client), waiter.since, now) => {
                     OwnError::new(Cause::QueryWaitTimeout, QUERY_WAIT_TIMEOUT)
                 }
                 ClientPhase::Waiting(_)
@@ -84,7 +77,7 @@ impl<X: Exchange> Engine<X> {
                     OwnError::new(Cause::ServerUnreachable, "client_login_timeout (server down)")
                 }
                 ClientPhase::Idle | ClientPhase::Failed(_)
-                    if over(self.idle_limit(client), client.request_at, now)
+                    if over(self.context.idle_limit(&client.identity), client.request_at, now)
                         && !self.sessions.holds(id, client.serial) =>
                 {
                     OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
@@ -159,33 +152,6 @@ impl<X: Exchange> Engine<X> {
                 server.session.pinned.as_ref().is_some_and(|one| one.pins != Pins::DRAWN);
             is_pinned && is_idle && over(limit, client.request_at, now)
         })
-    }
-
-    /// Returns `query_timeout` of the client's pool. Waiting for a server is part of the client's
-    /// query.
-    fn query_limit(&self, client: &Client) -> Micros {
-        client.pool.map_or(0, |pool| self.pools.settings(pool).query_timeout)
-    }
-
-    /// Returns `query_wait_timeout` of the client's user, else of its database, else the global
-    /// one.
-    pub(crate) fn wait_limit(&self, client: &Client) -> Micros {
-        let own = self.personal(client).and_then(|user| user.query_wait_timeout);
-        let pools = || client.pool.map_or(0, |pool| self.pools.settings(pool).query_wait_timeout);
-        own.map_or_else(pools, micros)
-    }
-
-    /// Returns `client_idle_timeout` of the client's user, else the global one.
-    pub(crate) fn idle_limit(&self, client: &Client) -> Micros {
-        let own = self.personal(client).and_then(|user| user.client_idle_timeout);
-        micros(own.unwrap_or(self.context.config.global.client_idle_timeout))
-    }
-
-    /// Returns the settings of the user that the client logged in as, who may differ from the
-    /// pool's. The name is looked up only if any user has such limits.
-    fn personal(&self, client: &Client) -> Option<&UserSettings> {
-        let config = &self.context.config;
-        self.context.limits_users.then(|| config.users.get(&client.identity.user)).flatten()
     }
 
     /// Tells clients that have waited for `query_wait_notify` that they wait. Time counts in whole

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Newcomer, PoolId, ServerId, Waiter};
+use crate::lifecycle::attend::{Attempt, TrialFailure};
 use crate::shell::{Exchange, Io};
 
 #[derive(Debug)]
@@ -140,10 +141,21 @@ impl<X: Exchange> Engine<X> {
                 self.open_server(pool, io);
             }
             Work::Connect(pool) => self.connect_seated(pool, io),
-            Work::Try(pool) => self.try_lobby(pool, io),
+            Work::Try(pool) => {
+                if self.open_attending(pool, io) == Attempt::NoPlace {
+                    self.trial_failed(pool, TrialFailure::LOST, io.now());
+                }
+            }
             Work::Attend(pool) => self.attend_more(pool, io),
             Work::Review(pool) => self.review_pool(pool, io),
-            Work::Checked(newcomer) => self.enter_after_check(newcomer, io),
+            Work::Checked(newcomer) => {
+                let found = self.clients.get(newcomer.client);
+                let awaits =
+                    |client: &Client| client.serial == newcomer.serial && client.awaits_check();
+                if found.is_some_and(awaits) {
+                    self.enter_pool(newcomer.client, newcomer.pool, io);
+                }
+            }
             Work::Enter(newcomer) => {
                 let found = self.clients.get(newcomer.client);
                 let awaits =

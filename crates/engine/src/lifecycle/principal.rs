@@ -10,13 +10,11 @@
 //! disconnected. A client that keeps its server keeps it, as a direct connection keeps its role.
 
 use crate::admission::pool::{Answer, role_changes};
-use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{ClientId, Newcomer, PoolId, ServerId};
+use crate::ids::{ClientId, Newcomer, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::PrincipalQuestion;
-use crate::login::auth::LoginStep;
 use crate::server::Preparation;
 use crate::shell::{Exchange, Io};
 use crate::vars::quote_bytes;
@@ -45,25 +43,6 @@ fn question(user: &str, database: &str) -> Vec<u8> {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Completes the login. If a check is due, an idle server is asked first.
-    pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let (now, worker) = (io.now(), self.context.worker);
-        let (parked, opens) = self.pools.exchange.pool(pool, |pool| {
-            pool.doubt_principal(now);
-            let parked = pool.take_to_ask(worker, now);
-            let opens = parked.is_none() && pool.reserve_to_ask(now);
-            (parked, opens)
-        });
-        if opens {
-            self.work.push_back(Work::Open(pool));
-        }
-        let Some(parked) = parked else { return self.enter_checked(id, pool, io) };
-        let serial = self.clients[id].serial;
-        self.clients[id].login_mut().step = LoginStep::PrincipalCheck;
-        let on = self.attach(parked, io);
-        self.ask_principal(on, Some(Newcomer { client: id, serial, pool }), io);
-    }
-
     /// Asks a server that has no client and is clean.
     pub(crate) fn ask_principal(
         &mut self,
@@ -115,19 +94,6 @@ impl<X: Exchange> Engine<X> {
         self.pools.exchange.pool(pool, |pool| pool.ask_another(opened_at, io.now()));
         self.close_server(on, reason, io);
         self.work.extend(newcomer.map(Work::Checked));
-    }
-
-    /// Continues the login of a client that has waited for the answer.
-    pub(crate) fn enter_after_check(&mut self, newcomer: Newcomer, io: &mut impl Io<X>) {
-        let Newcomer { client, serial, pool } = newcomer;
-        let found = self.clients.get(client).filter(|found| found.serial == serial);
-        let waits = found.is_some_and(|found| {
-            matches!(&*found.phase, ClientPhase::Login(login)
-                if matches!(login.step, LoginStep::PrincipalCheck))
-        });
-        if waits {
-            self.enter_pool(client, pool, io);
-        }
     }
 
     /// Would this server run the client's statements as another role than it has logged in as?
