@@ -112,7 +112,7 @@ impl<X: Exchange> Engine<X> {
             self.replace_by_own(id, server, io);
             return Readable::NotYet;
         }
-        if self.has_another_role(id, server) {
+        if self.pools.has_another_role(&self.clients[id], &self.servers[server]) {
             return self.bar_from(id, server, CloseReason::RoleChanged.into(), io);
         }
         let (half, user) = (&*self.servers[server], &self.clients[id].identity.user);

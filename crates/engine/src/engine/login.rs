@@ -11,6 +11,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
+use crate::lifecycle::principal::{self, Told};
 use crate::login::auth::{Asking, LoginStep};
 use crate::login::auth_answer::Found;
 use crate::login::auth_query::FAILING;
@@ -176,6 +177,52 @@ impl<X: Exchange> Engine<X> {
             connected_at: io.now(),
         };
         io.hand_to_console(id, login);
+    }
+}
+
+/// Servers that tell what a new server of their pool would be.
+impl<X: Exchange> Engine<X> {
+    /// Asks a server that has no client and is clean.
+    pub(crate) fn ask_principal(
+        &mut self,
+        on: ServerId,
+        newcomer: Option<Newcomer>,
+        io: &mut impl Io<X>,
+    ) {
+        let server = &mut *self.servers[on];
+        let settings = self.pools.settings(server.pool);
+        principal::ask(on, server, newcomer, settings, &mut self.context, io);
+    }
+
+    /// Continues after the completed answer.
+    pub(crate) fn principal_told(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let server = &mut *self.servers[on];
+        let pool = server.pool;
+        let told = principal::told(server, &mut self.pools.one(pool));
+        let Some(Told { is_changed, newcomer }) = told else { return };
+        if is_changed {
+            self.principal_changed(pool, io);
+        }
+        let server = &*self.servers[on];
+        match server.doomed {
+            Some(reason) => self.close_server(on, reason, io),
+            None if server.is_clean() => self.place(on, io),
+            None => self.close_server(on, CloseReason::GotDirty, io),
+        }
+        self.work.extend(newcomer.map(Work::Checked));
+    }
+
+    /// Deals with the loss of a server that was asked.
+    pub(crate) fn lose_asked(
+        &mut self,
+        on: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        let server = &mut *self.servers[on];
+        let newcomer = principal::lost(server, &mut self.pools.one(server.pool), io.now());
+        self.close_server(on, reason, io);
+        self.work.extend(newcomer.map(Work::Checked));
     }
 }
 

@@ -8,8 +8,9 @@ use thin_vec::ThinVec;
 use super::views::PoolViews;
 use crate::admission::limits::Limits;
 use crate::admission::one_pool::OnePool;
-use crate::admission::pool::{Gate, Pool};
+use crate::admission::pool::{Gate, Pool, role_changes};
 use crate::admission::view::PoolView;
+use crate::client::Client;
 use crate::context::Context;
 use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId};
 use crate::lifecycle::close_reason::CloseReason;
@@ -280,6 +281,16 @@ impl<X: Exchange> Pools<X> {
     pub(crate) fn routes(&self, pool: Option<PoolId>) -> bool {
         pool.and_then(|pool| self.views.get(pool))
             .is_some_and(|view| view.settings.routing.is_some())
+    }
+
+    /// Would this server run the client's statements as another role than it has logged in as?
+    #[inline]
+    pub(crate) fn has_another_role(&mut self, client: &Client, server: &Server) -> bool {
+        let now = match client.pool {
+            Some(pool) if pool != server.pool => self.one(pool).role_changes(),
+            Some(_) | None => role_changes(server.epoch),
+        };
+        now != client.role_changes && client.is_welcomed()
     }
 
     /// Forgets a server that another process owns now.

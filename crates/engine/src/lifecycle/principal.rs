@@ -9,13 +9,13 @@
 //! A client that has logged in before the role changed gets no server of the new role: it is
 //! disconnected. A client that keeps its server keeps it, as a direct connection keeps its role.
 
-use crate::admission::pool::{Answer, role_changes};
-use crate::engine::Engine;
-use crate::engine::work::Work;
-use crate::ids::{ClientId, Newcomer, ServerId};
-use crate::lifecycle::close_reason::CloseReason;
+use crate::admission::one_pool::OnePool;
+use crate::admission::pool::Answer;
+use crate::context::Context;
+use crate::ids::{Micros, Newcomer, ServerId};
 use crate::lifecycle::preparation::PrincipalQuestion;
-use crate::server::Preparation;
+use crate::server::{Preparation, Server};
+use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::vars::quote_bytes;
 
@@ -42,69 +42,51 @@ fn question(user: &str, database: &str) -> Vec<u8> {
     sql
 }
 
-impl<X: Exchange> Engine<X> {
-    /// Asks a server that has no client and is clean.
-    pub(crate) fn ask_principal(
-        &mut self,
-        on: ServerId,
-        newcomer: Option<Newcomer>,
-        io: &mut impl Io<X>,
-    ) {
-        let settings = self.pools.settings(self.servers[on].pool);
-        let sql = question(settings.login_user(), settings.database_name());
-        let question = PrincipalQuestion { answer: Some(Box::default()), newcomer };
-        let step = Preparation::TellPrincipal(Box::new(question));
-        self.servers[on].phase.prepare(step);
-        self.send_own_query(on, &sql, io);
-    }
+/// The end of a question.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// All servers of the pool are to be replaced.
+    pub(crate) is_changed: bool,
+    /// The client whose login has waited for the answer.
+    pub(crate) newcomer: Option<Newcomer>,
+}
 
-    /// Reads the completed answer.
-    pub(crate) fn principal_told(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[on];
-        let error = server.own_error.take();
-        let newcomer = server.phase.end_question();
-        let Some((answer, newcomer)) = newcomer else { return };
-        let (pool, epoch) = (server.pool, server.epoch);
-        let found = answer.and_then(|answer| answer.finish(error.as_ref()).ok().flatten());
-        let answer =
-            found.and_then(|found| Answer::parse(&found.user, &found.secret.unwrap_or_default()));
-        let is_changed = self.pools.exchange.pool(pool, |pool| pool.learn_principal(epoch, answer));
-        if is_changed {
-            self.principal_changed(pool, io);
-        }
-        let server = &*self.servers[on];
-        match server.doomed {
-            Some(reason) => self.close_server(on, reason, io),
-            None if server.is_clean() => self.place(on, io),
-            None => self.close_server(on, CloseReason::GotDirty, io),
-        }
-        self.work.extend(newcomer.map(Work::Checked));
-    }
+/// Asks a server that has no client and is clean. `settings`: its pool's.
+pub(crate) fn ask<X: Exchange>(
+    on: ServerId,
+    server: &mut Server,
+    newcomer: Option<Newcomer>,
+    settings: &PoolSettings,
+    context: &mut Context,
+    io: &mut impl Io<X>,
+) {
+    let sql = question(settings.login_user(), settings.database_name());
+    let question = PrincipalQuestion { answer: Some(Box::default()), newcomer };
+    server.phase.prepare(Preparation::TellPrincipal(Box::new(question)));
+    server.send_own_queries(on, [&*sql].into_iter(), context, io);
+}
 
-    /// Deals with the loss of a server that was asked. Another one may tell.
-    pub(crate) fn lose_asked(
-        &mut self,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        let server = &mut *self.servers[on];
-        let (pool, opened_at) = (server.pool, server.times.opened_at);
-        let newcomer = server.phase.end_question().and_then(|(_, newcomer)| newcomer);
-        self.pools.exchange.pool(pool, |pool| pool.ask_another(opened_at, io.now()));
-        self.close_server(on, reason, io);
-        self.work.extend(newcomer.map(Work::Checked));
-    }
+/// Reads the completed answer. Returns `None` if nothing was asked.
+pub(crate) fn told<X: Exchange>(server: &mut Server, pool: &mut OnePool<'_, X>) -> Option<Told> {
+    let error = server.own_error.take();
+    let (answer, newcomer) = server.phase.end_question()?;
+    let epoch = server.epoch;
+    let found = answer.and_then(|answer| answer.finish(error.as_ref()).ok().flatten());
+    let answer =
+        found.and_then(|found| Answer::parse(&found.user, &found.secret.unwrap_or_default()));
+    let is_changed = pool.lock(|pool| pool.learn_principal(epoch, answer));
+    Some(Told { is_changed, newcomer })
+}
 
-    /// Would this server run the client's statements as another role than it has logged in as?
-    #[inline]
-    pub(crate) fn has_another_role(&mut self, id: ClientId, on: ServerId) -> bool {
-        let (client, server) = (&self.clients[id], &*self.servers[on]);
-        let (pool, logged_in_with) = (client.pool, client.role_changes);
-        let now = match pool {
-            Some(pool) if pool != server.pool => self.pools.one(pool).role_changes(),
-            Some(_) | None => role_changes(server.epoch),
-        };
-        now != logged_in_with && self.clients[id].is_welcomed()
-    }
+/// The server that was asked is lost: another one may tell. Returns the client whose login has
+/// waited for the answer.
+pub(crate) fn lost<X: Exchange>(
+    server: &mut Server,
+    pool: &mut OnePool<'_, X>,
+    now: Micros,
+) -> Option<Newcomer> {
+    let opened_at = server.times.opened_at;
+    let newcomer = server.phase.end_question().and_then(|(_, newcomer)| newcomer);
+    pool.lock(|pool| pool.ask_another(opened_at, now));
+    newcomer
 }
