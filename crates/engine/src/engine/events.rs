@@ -144,7 +144,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Sends the startup packet to a new server, whose connection is ready.
     pub fn server_connected(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        self.send_startup(id, io);
+        if self.servers.contains(id) {
+            self.new_server(id).send_startup(io);
+        }
     }
 
     pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {

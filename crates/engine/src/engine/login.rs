@@ -1,7 +1,6 @@
 //! Clients that log in: what follows from the steps of their logins.
 
 use config::{AccessPolicy, Database};
-use wire::error_fields::ErrorFields;
 
 use super::Engine;
 use crate::admission::pool::{Entrance, Grant, Pool};
@@ -459,22 +458,5 @@ impl<X: Exchange> Engine<X> {
             true => self.authenticated(id, io),
             false => self.enter_pool(id, pool, io),
         }
-    }
-
-    /// The login that should prove the client's password has failed.
-    pub(crate) fn not_proven(
-        &mut self,
-        id: ClientId,
-        pool: PoolId,
-        password: &[u8],
-        error: &ErrorFields,
-        io: &mut impl Io<X>,
-    ) {
-        let is_right = self.pools.one(pool).outlives(password, error);
-        if is_right && self.clients[id].wants_console(&self.context.config) {
-            let serial = self.clients[id].serial;
-            return self.work.push_back(Work::Admit { client: id, serial });
-        }
-        self.refuse_client(id, error, io);
     }
 }

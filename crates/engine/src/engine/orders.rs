@@ -183,8 +183,7 @@ impl<X: Exchange> Engine<X> {
     fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
         let now = io.now();
         let server = self.servers.remove(id);
-        let identity = self.pools.view(server.pool).identity.clone();
-        log_server_closing(id, &server, &identity, why, io);
+        log_server_closing(id, &server, &self.pools.view(server.pool).identity, why, io);
         io.close_server(id);
         self.pools.opening_ended();
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
@@ -193,8 +192,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(ServerPurpose::Attend { .. }) = purpose {
             self.attending_ended(pool, epoch, serial, false, io);
         }
-        let open = self.pools.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
-        self.pools.one(pool).vacate(now);
+        let open = self.pools.one(pool).login_lost(epoch, listens, now);
         if listens {
             self.listeners.forget((now, 0), &mut self.pools.one(pool));
         }

@@ -1,15 +1,10 @@
 //! Ends a client or a server, whatever the cause. The other side of the link is always left in a
 //! defined state.
 
-use std::sync::Arc;
-
 use config::ErrorCodes;
 use wire::error_fields::ErrorFields;
-use wire::sqlstate::{
-    ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CONNECTION_FAILURE, CRASH_SHUTDOWN, INVALID_PASSWORD,
-};
+use wire::sqlstate::{ADMIN_SHUTDOWN, CONNECTION_FAILURE};
 
-use crate::admission::pool::Failure;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::engine::work::{Left, Work};
@@ -21,11 +16,11 @@ use crate::notify::listen::end_listening;
 use crate::operator::failures::ServerFailure;
 use crate::operator::transactions::Transactions;
 use crate::operator::waits::WaitDetail;
-use crate::own_error::{CONFIG_ERROR, Cause, OwnError, judges_user, login_failing};
+use crate::own_error::{CONFIG_ERROR, Cause, OwnError, judges_user};
 use crate::phase::Phase;
 use crate::relay::kept_request::QUESTIONS_MAX;
 use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose, Settling};
-use crate::shell::{Event, Exchange, Io, Mail};
+use crate::shell::{Event, Exchange, Io};
 
 /// The way in which a client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +94,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes the client with this error, which may be PostgreSQL's. The log line is written first,
     /// because the client may read the log at once.
     pub(crate) fn refuse_client(&mut self, id: ClientId, error: &ErrorFields, io: &mut impl Io<X>) {
-        if self.clients[id].asks() && names_user(error) {
+        if self.clients[id].asks() && judges_user(error) {
             return self.disconnect(id, CONFIG_ERROR, io);
         }
         self.close_with(id, error, Leaving::Refused(Cause::ServerRefusal, &error.message()), io);
@@ -444,101 +439,6 @@ impl<X: Exchange> Engine<X> {
         server
     }
 
-    /// Deals with a server that failed before it was logged in.
-    pub(crate) fn open_failed(
-        &mut self,
-        id: ServerId,
-        reason: CloseReason<'_>,
-        refusal: Option<ErrorFields>,
-        io: &mut impl Io<X>,
-    ) {
-        let now = io.now();
-        let server = self.servers.remove(id);
-        let identity = self.pools.view(server.pool).identity.clone();
-        log_server_closing(id, &server, &identity, reason, io);
-        io.close_server(id);
-        let is_reached = matches!(*server.phase, ServerPhase::Login(_));
-        let (serial, purpose) = (server.serial, purpose_of(server.phase));
-        let (pool, epoch) = (server.pool, server.epoch);
-        let is_reached = refusal.is_some() || is_reached;
-        self.failures.count_server(match is_reached {
-            true => ServerFailure::Login,
-            false => ServerFailure::Connect,
-        });
-        self.pools.opening_ended();
-        // PostgreSQL starts up, shuts down or has ended this login, which says nothing about the user.
-        let passes = [CANNOT_CONNECT_NOW, ADMIN_SHUTDOWN, CRASH_SHUTDOWN].map(str::as_bytes);
-        let refused = refusal.as_ref().is_some_and(|error| !passes.contains(&error.sqlstate()));
-        let cause = refusal.as_ref().map_or(reason.text().into(), ErrorFields::message);
-        let text =
-            format!("server login has been failing, cached error: {cause} (server_login_retry)");
-        let codes = self.context.config.global.error_codes;
-        let cached = Arc::new(login_failing(codes, &text, refusal.as_ref()));
-        let error = refusal.map_or_else(|| cached.clone(), Arc::new);
-        if let Some(purpose) = self.without_attending(purpose, serial, (pool, epoch), io) {
-            let listens = matches!(purpose, ServerPurpose::Listen);
-            // A wrong password, or one walsender too many, concerns this client only.
-            let open = self.pools.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
-            self.pools.one(pool).vacate(now);
-            if listens {
-                self.listeners.failed(refused, now, &mut self.pools.one(pool));
-            }
-            if open {
-                self.work.push_back(Work::Open(pool));
-            }
-            self.feed(io);
-            if let Some(client) = purpose.client().filter(|client| server.client == Some(*client)) {
-                self.clients[client].lose_server();
-                let is_for_settings = matches!(purpose, ServerPurpose::Settings { .. });
-                if is_for_settings && !refused && self.pools.settings(pool).cluster.is_some() {
-                    return self.wait_for_primary(client, io);
-                }
-                if error.sqlstate() == INVALID_PASSWORD.as_bytes() {
-                    self.door(client).note_wrong_proof(now);
-                }
-                match purpose.password() {
-                    Some(password) => self.not_proven(client, pool, password, &error, io),
-                    None => self.refuse_client(client, &error, io),
-                }
-            }
-            return;
-        }
-        let waiters = self.pools.exchange.pool(pool, |pool| {
-            if judges_user(&error) {
-                // The secret that was learnt with that password is no longer right.
-                pool.proven = None;
-            }
-            let (retry_at, pause) = pool.next_attempt(refused, now);
-            let (names_user, refusal) = (names_user(&error), refused.then(|| error.clone()));
-            let failure = Failure { error: cached, names_user, retry_at, pause, refusal };
-            pool.open_failed(epoch, failure, refused)
-        });
-        self.pools.one(pool).refuse_guests(&error, io);
-        self.pools.one(pool).vacate(now);
-        if !refused && self.pools.exchange.pool(pool, |pool| pool.welcome.is_some()) {
-            self.review_everywhere(pool);
-        }
-        for (worker, waiter) in waiters {
-            if worker == self.context.worker {
-                if !self.leave_reader(waiter.client, pool) {
-                    self.refuse_client(waiter.client, &error, io);
-                }
-            } else {
-                self.pools
-                    .exchange
-                    .post(worker, Mail::Refuse { waiter, pool, error: error.clone() });
-            }
-        }
-        self.feed(io);
-    }
-
-    /// The server that was opened for this client alone could not be reached. The client requests
-    /// another one, and waits if there is no primary now.
-    fn wait_for_primary(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        self.clients[id].phase.unlink();
-        self.read_again(id, io);
-    }
-
     /// Reads a client that has lost its server: the bytes that have arrived, and its socket.
     pub(crate) fn read_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients[id].stream.holds_message() {
@@ -586,10 +486,4 @@ pub(crate) fn log_server_closing<X: Exchange>(
 /// Returns the purpose of a server that is not logged in.
 pub(crate) fn purpose_of(phase: Phase<ServerPhase>) -> Option<ServerPurpose> {
     phase.into_login()?.purpose
-}
-
-/// Does the error name the user whose login failed (class 28, "Invalid Authorization
-/// Specification")?
-fn names_user(error: &ErrorFields) -> bool {
-    error.sqlstate().starts_with(b"28")
 }

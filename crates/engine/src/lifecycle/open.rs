@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::{Config, ErrorCodes, PoolMode, SslMode};
 use proof::{authentication, startup_user};
+use thin_vec::ThinVec;
 use wire::error_fields::ErrorFields;
 use wire::messages::{BackendKeyData, NegotiateProtocolVersion, ParameterStatus};
 use wire::scram::{ScramClient, ScramError, ScramVerifier};
@@ -13,14 +14,11 @@ use wire::startup::CancelKey;
 use wire::{Header, backend, frontend, md5};
 
 use crate::admission::limits::Limits;
-use crate::admission::pool::{Gate, OPENING_MAX, Pool};
-use crate::admission::seat::Opening;
-use crate::engine::Engine;
-use crate::ids::{ClientId, PoolId, ServerId};
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::leave::log_server_closing;
-use crate::lifecycle::own_keys::may_use_keys;
-use crate::lifecycle::pair;
+use crate::admission::one_pool::OnePool;
+use crate::admission::pool::{Gate, Pool};
+use crate::client::Client;
+use crate::context::Context;
+use crate::ids::{Micros, ServerId};
 use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
@@ -28,7 +26,9 @@ use crate::server::{LoginStage, ProtocolVersion, Server, ServerLogin, ServerPurp
 use crate::session::ahead::{Ahead, KEY, Key};
 use crate::session::on_server::Past;
 use crate::session::state_report;
+use crate::settings::Target;
 use crate::shell::{Event, Exchange, Io};
+use crate::vars::Welcome;
 
 mod proof;
 
@@ -39,7 +39,7 @@ pub(crate) const TICKET: &str = "weir.ticket";
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
 
 /// The outcome of one message of a login.
-pub(crate) enum Step {
+pub(super) enum Step {
     Continue,
     Ready,
     /// The server refused the login with this error.
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 
 /// Why Weir cannot authenticate itself to a server.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unable {
+pub(super) enum Unable {
     /// The stored form of the password does not suit the server's method.
     #[error("cannot do {0}")]
     Secret(&'static str),
@@ -83,47 +83,91 @@ impl From<ScramError> for Unable {
     }
 }
 
-impl<X: Exchange> Engine<X> {
-    /// Opens a server whose place in the pool and seat are already taken.
-    pub(crate) fn connect_server(
-        &mut self,
-        pool: PoolId,
-        purpose: Option<ServerPurpose>,
-        io: &mut impl Io<X>,
-    ) {
-        self.connect_in_place(pool, None, purpose, io);
+/// Why PostgreSQL, or another pooler, has refused a login that Weir can repeat without the cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decline {
+    /// It does not know a parameter of the library `weir`.
+    Report,
+    /// It does not know the protocol's version.
+    Version,
+}
+
+impl Decline {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Report => "it refuses the parameter weir.report",
+            Self::Version => "it speaks protocol 3.0 only",
+        }
     }
 
-    /// `epoch` is that of the connection whose place the new one takes; None if the place is only
-    /// reserved.
-    fn connect_in_place(
+    /// Keeps later logins of the pool from being refused in the same way.
+    pub(crate) fn remember<T>(self, pool: &mut Pool<T>) {
+        match self {
+            Self::Report => pool.may_ask_report = false,
+            Self::Version => pool.minor_version = 0,
+        }
+    }
+}
+
+/// The outcome of a server's messages during the login.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// More bytes are needed.
+    Wait,
+    /// The login is complete. These bytes followed it.
+    LoggedIn(ThinVec<u8>),
+    /// Another connection is to be opened in place of this one.
+    Again(Decline),
+    /// The bytes are no message.
+    Invalid,
+    /// The login failed for this reason. Clients get the error, if there is one.
+    Failed(String, Option<ErrorFields>),
+}
+
+/// The results of a completed login.
+pub(crate) struct LoggedIn {
+    pub(crate) purpose: Option<ServerPurpose>,
+    pub(crate) welcome: Welcome,
+    /// Did the server ask for a password?
+    pub(crate) challenged: bool,
+    /// The server reports its session's state.
+    pub(crate) reports: bool,
+    scram: Option<ScramClient>,
+}
+
+/// A server that logs in, and what its login may touch.
+pub(crate) struct NewServer<'a, X> {
+    pub(crate) id: ServerId,
+    pub(crate) server: &'a mut Server,
+    /// The client that the server is opened for, until the client leaves.
+    pub(crate) client: Option<&'a Client>,
+    pub(crate) context: &'a mut Context,
+    pub(crate) pool: OnePool<'a, X>,
+}
+
+impl<X: Exchange> OnePool<'_, X> {
+    /// Returns a new server, and its address. `epoch` is that of the connection whose place the new
+    /// one takes; None if the place is only reserved. `may_use_keys`: the server is not for a client
+    /// that may not use the keys of the pool's user.
+    pub(crate) fn begin_login(
         &mut self,
-        pool: PoolId,
+        serial: u64,
         epoch: Option<u64>,
         purpose: Option<ServerPurpose>,
+        may_use_keys: bool,
         io: &mut impl Io<X>,
-    ) {
-        let serial = self.pools.exchange.next_connection();
-        self.pools.view(pool);
-        self.pools.learn_from_others(pool);
-        let (minor, may_ask, target, mode, (server_secret, epoch)) =
-            self.pools.exchange.pool(pool, |pool| {
-                // Epoch, mode and target are read together under the lock; this worker's own copy may
-                // be older.
-                let mode = pool.settings.mode;
-                let target = pool.choose_target() % pool.settings.targets.len().max(1);
-                let target = pool.settings.targets.get(target).cloned();
-                let epoch = epoch.unwrap_or_else(|| pool.begin_opening());
-                let secret = pool.server_secret.clone();
-                (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
-            });
-        let client = purpose.as_ref().and_then(ServerPurpose::client);
-        let settings = self.pools.settings(pool);
-        let may_use_keys = |id: ClientId| {
-            may_use_keys(&self.context.config, settings, &self.clients[id].identity.user)
-        };
-        let is_others =
-            settings.own_verifier().is_some() && client.is_some_and(|id| !may_use_keys(id));
+    ) -> (Server, Option<Target>) {
+        let (minor, may_ask, target, mode, (server_secret, epoch)) = self.lock(|pool| {
+            // Epoch, mode and target are read together under the lock; this worker's own copy may
+            // be older.
+            let mode = pool.settings.mode;
+            let target = pool.choose_target() % pool.settings.targets.len().max(1);
+            let target = pool.settings.targets.get(target).cloned();
+            let epoch = epoch.unwrap_or_else(|| pool.begin_opening());
+            let secret = pool.server_secret.clone();
+            (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
+        });
+        let is_others = self.view.settings.own_verifier().is_some() && !may_use_keys;
         let server_secret = server_secret.filter(|_| !is_others);
         let is_used =
             !matches!(purpose, Some(ServerPurpose::Replication { .. } | ServerPurpose::Listen));
@@ -141,45 +185,36 @@ impl<X: Exchange> Engine<X> {
             key: Key::new(random),
             ..ServerLogin::default()
         };
-        let mut server = Box::new(Server::new(pool, serial, login, io.now()));
+        let mut server = Server::new(self.id, serial, login, io.now());
         server.epoch = epoch;
         server.use_in(mode);
-        let id = self.servers.insert(server);
-        if let Some(client) = client {
-            pair::link(client, &mut self.clients[client], id, &mut self.servers[id]);
-        }
-        let identity = self.pools.view(pool).identity.clone();
-        io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
-        match &target {
-            Some(target) => io.connect(id, target),
-            None => self.open_failed(id, CloseReason::NoHost, None, io),
-        }
+        (server, target)
     }
 
-    /// Closes a server and opens another one in its seat, for one client alone.
-    pub(crate) fn replace_server(
-        &mut self,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        purpose: ServerPurpose,
-        io: &mut impl Io<X>,
-    ) {
-        let server = self.end_connection(on, reason, io);
-        self.pools.exchange.pool(server.pool, |pool| {
-            pool.server_gone(server.epoch);
+    /// Reserves the place and the seat of a closed server of this epoch for another one.
+    pub(crate) fn keep_place(&mut self, epoch: u64) {
+        self.lock(|pool| {
+            pool.server_gone(epoch);
             pool.reserve_unasked();
         });
-        self.pools.exchange.limits(Limits::opening_begins);
-        self.connect_server(server.pool, Some(purpose), io);
+        self.exchange.limits(Limits::opening_begins);
+    }
+}
+
+impl<X: Exchange> NewServer<'_, X> {
+    pub(super) fn login(&mut self) -> &mut ServerLogin {
+        self.server.login_mut()
     }
 
-    pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let Some(server) = self.servers.get_mut(id) else { return };
-        let (paired, pool) = (server.client, server.pool);
-        let Some(login) = server.phase.begin_login() else { return };
+    /// Sends the startup packet.
+    pub(crate) fn send_startup(&mut self, io: &mut impl Io<X>) {
+        let paired = self.server.client;
+        let Some(login) = self.server.phase.begin_login() else { return };
         let (minor, asks_report, key) = (login.version.minor(), login.asks_report, login.key);
         let replicating = match login.purpose {
-            Some(ServerPurpose::Replication { client }) => paired.filter(|own| *own == client),
+            Some(ServerPurpose::Replication { client }) => {
+                self.client.filter(|_| paired == Some(client))
+            }
             Some(
                 ServerPurpose::Proof { .. }
                 | ServerPurpose::Settings { .. }
@@ -189,159 +224,119 @@ impl<X: Exchange> Engine<X> {
             | None => None,
         };
         let ticket = match &login.purpose {
-            Some(ServerPurpose::Attend { ticket }) if asks_report => Some(ticket.clone()),
+            Some(ServerPurpose::Attend { ticket }) if asks_report => Some(ticket.as_bytes()),
             Some(_) | None => None,
         };
-        let settings = self.pools.settings(pool);
+        let settings = &self.pool.view.settings;
         let own = settings.startup.iter();
         let mut parameters: Vec<(&str, &[u8])> =
             own.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         if let Some(client) = replicating {
-            parameters.extend(replication_parameters(&self.clients[client], &self.context.names));
+            parameters.extend(replication_parameters(client, &self.context.names));
         }
         if asks_report {
             parameters.push(state_report::ASK);
             parameters.push((KEY, key.as_bytes()));
             parameters.extend(settings.refuses().then_some(state_report::REFUSE));
         }
-        parameters.extend(ticket.as_ref().map(|ticket| (TICKET, ticket.as_bytes())));
+        parameters.extend(ticket.map(|ticket| (TICKET, ticket)));
         let mut out = Vec::new();
         frontend::startup(&mut out, minor, &parameters);
-        io.send_server(id, &out);
+        io.send_server(self.id, &out);
     }
 
-    pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
-        let mut input = std::mem::take(&mut self.servers[id].stream.held);
+    /// Reads bytes of the login.
+    pub(crate) fn bytes(&mut self, bytes: &[u8], io: &mut impl Io<X>) -> Outcome {
+        let mut input = std::mem::take(&mut self.server.stream.held);
         input.extend_from_slice(bytes);
         let mut at = 0;
-        while self.servers.contains(id) {
+        loop {
             let rest = &input[at..];
             let header = match Header::parse(rest) {
                 Ok(Some(header)) if header.total <= LOGIN_MESSAGE_LEN_MAX => header,
                 Ok(None) => break,
-                Ok(Some(_)) | Err(_) => {
-                    return self.open_failed(id, CloseReason::BadPacket, None, io);
-                }
+                Ok(Some(_)) | Err(_) => return Outcome::Invalid,
             };
             if rest.len() < header.total {
                 break;
             }
             at += header.total;
             let body = &rest[wire::HEADER_LEN..header.total];
-            let step = match self.servers[id].login_mut().stage {
+            let step = match self.login().stage {
                 LoginStage::ConnectQuery | LoginStage::Asked(_) => {
-                    self.connect_query_message(id, header.code, body, io)
+                    self.connect_query_message(header.code, body, io)
                 }
                 LoginStage::Connecting
                 | LoginStage::Reached
                 | LoginStage::Authenticated
-                | LoginStage::Refused { .. } => self.login_message(id, header.code, body, io),
+                | LoginStage::Refused { .. } => self.message(header.code, body, io),
             };
             match step {
                 Step::Continue => {}
-                Step::Ready => {
-                    // Only asynchronous messages may follow the first ReadyForQuery; the relay
-                    // reads them.
-                    self.opened(id, &input[at..], io);
-                    return self.feed(io);
-                }
-                Step::Refused(error) => return self.login_refused(id, error, io),
+                // Only asynchronous messages may follow the first ReadyForQuery; the relay reads
+                // them.
+                Step::Ready => return Outcome::LoggedIn(input.split_off(at)),
+                Step::Refused(error) => return self.refused(error, io),
                 Step::Unable(why) => {
-                    let refusal = Some(why.refusal(self.context.config.global.error_codes));
-                    return self.open_failed(id, CloseReason::Text(&why.to_string()), refusal, io);
+                    let refusal = why.refusal(self.context.config.global.error_codes);
+                    return Outcome::Failed(why.to_string(), Some(refusal));
                 }
-                Step::Failed(reason) => {
-                    return self.open_failed(id, CloseReason::Text(&reason), None, io);
-                }
+                Step::Failed(reason) => return Outcome::Failed(reason, None),
             }
         }
-        if let Some(server) = self.servers.get_mut(id) {
-            server.stream.held = input.split_off(at);
-        }
+        self.server.stream.held = input.split_off(at);
+        Outcome::Wait
     }
 
-    fn login_refused(&mut self, id: ServerId, error: ErrorFields, io: &mut impl Io<X>) {
-        let login = self.servers[id].login_mut();
-        if login.declines_report(&error) {
-            let why = "it refuses the parameter weir.report";
-            return self.open_again(id, why, |pool| pool.may_ask_report = false, io);
-        }
-        if login.declines_version(&error) {
-            let why = "it speaks protocol 3.0 only";
-            return self.open_again(id, why, |pool| pool.minor_version = 0, io);
+    /// The server refuses the login.
+    fn refused(&mut self, error: ErrorFields, io: &mut impl Io<X>) -> Outcome {
+        if let Some(decline) = self.login().declines(&error) {
+            return match self.may_be_replaced() {
+                true => Outcome::Again(decline),
+                false => Outcome::Failed(decline.text().to_owned(), None),
+            };
         }
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
         let now = io.now();
-        let pool = self.servers[id].pool;
         // A login for one client says nothing about the pool.
-        let repeats = self.servers[id].login_mut().purpose.is_none()
-            && self.pools.exchange.pool(pool, |pool| pool.login_refused(&message, now));
-        self.servers[id].login_mut().stage = LoginStage::Refused { repeats };
-        let identity = self.pools.view(pool).identity.clone();
+        let repeats = self.login().purpose.is_none()
+            && self.pool.lock(|pool| pool.login_refused(&message, now));
+        self.login().stage = LoginStage::Refused { repeats };
+        let identity = &self.pool.view.identity;
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::ServerLoginFailed { name, message: &message, repeats });
-        let why = error.message().into_owned();
-        self.open_failed(id, CloseReason::Text(&why), Some(error), io);
+        Outcome::Failed(error.message().into_owned(), Some(error))
     }
 
-    /// Opens another connection in place of this one. `remember` tells the pool what to do
-    /// differently for later ones.
-    fn open_again(
-        &mut self,
-        id: ServerId,
-        why: &str,
-        remember: impl FnOnce(&mut Pool<X::Transport>),
-        io: &mut impl Io<X>,
-    ) {
-        let purpose = self.servers[id].login_mut().purpose.take();
-        let was_for = purpose.as_ref().and_then(ServerPurpose::client);
-        let server = &*self.servers[id];
-        let has_left = was_for.is_some() && server.client.is_none();
-        let is_closed = |pool: &mut Pool<_>| matches!(pool.gate(), Gate::Closed(_));
-        if has_left || self.pools.exchange.pool(server.pool, is_closed) {
-            self.servers[id].login_mut().purpose = purpose;
-            return self.open_failed(id, CloseReason::Text(why), None, io);
-        }
-        let mut server = self.servers.remove(id);
-        if let Some(client) = server.client {
-            pair::part(&mut self.clients[client], &mut server);
-        }
-        let identity = self.pools.view(server.pool).identity.clone();
-        log_server_closing(id, &server, &identity, CloseReason::Text(why), io);
-        io.close_server(id);
-        self.pools.exchange.pool(server.pool, remember);
-        // If the pool's servers were replaced meanwhile, no client may get the new one either.
-        self.connect_in_place(server.pool, Some(server.epoch), purpose, io);
+    /// May another connection be opened in place of this one?
+    fn may_be_replaced(&mut self) -> bool {
+        let was_for = self.login().purpose.as_ref().and_then(ServerPurpose::client);
+        let has_left = was_for.is_some() && self.server.client.is_none();
+        !has_left && !self.pool.lock(|pool| matches!(pool.gate(), Gate::Closed(_)))
     }
 
-    fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io<X>) -> Step {
+    fn message(&mut self, code: u8, body: &[u8], io: &mut impl Io<X>) -> Step {
         match code {
             backend::AUTHENTICATION => {
                 let is_trusted =
                     self.context.config.global.server_tls_sslmode == SslMode::VerifyFull;
-                let server = &mut *self.servers[id];
-                let view = self.pools.views.get(server.pool);
-                let settings = &view.expect("a worker knows its servers' pools").settings;
-                let login = server.login_mut();
+                let login = self.server.login_mut();
                 login.version.settle();
-                authentication(id, login, settings, is_trusted, body, io)
+                authentication(self.id, login, &self.pool.view.settings, is_trusted, body, io)
             }
-            backend::PARAMETER_STATUS => self.learn_parameter(id, body, io),
+            backend::PARAMETER_STATUS => self.parameter(body, io),
             backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
                 Ok(key) => {
-                    let server = &mut *self.servers[id];
-                    server.key = CancelKey { pid: key.pid, secret: key.secret.into() };
+                    self.server.key = CancelKey { pid: key.pid, secret: key.secret.into() };
                     Step::Continue
                 }
                 Err(error) => Step::Failed(error.to_string()),
             },
-            backend::READY_FOR_QUERY
-                if matches!(self.servers[id].login_mut().stage, LoginStage::Authenticated) =>
-            {
-                self.begin_connect_query(id, io)
+            backend::READY_FOR_QUERY if matches!(self.login().stage, LoginStage::Authenticated) => {
+                self.begin_connect_query(io)
             }
             backend::NOTICE => Step::Continue,
-            backend::NEGOTIATE_PROTOCOL_VERSION => negotiated(self.servers[id].login_mut(), body),
+            backend::NEGOTIATE_PROTOCOL_VERSION => negotiated(self.login(), body),
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => Step::Refused(error),
                 Err(error) => Step::Failed(error.to_string()),
@@ -350,74 +345,54 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub(crate) fn learn_parameter(
-        &mut self,
-        id: ServerId,
-        body: &[u8],
-        io: &mut impl Io<X>,
-    ) -> Step {
-        match ParameterStatus::decode(body) {
-            Ok(status) => {
-                let names = self.context.names.clone();
-                let login = self.servers[id].login_mut();
-                if status.name == state_report::NAME {
-                    // Clients never see this parameter.
-                    login.hear_state(status.value);
-                    if login.asks_report && !state_report::is_sound(status.value) {
-                        let pool = self.servers[id].pool;
-                        self.pools.view(pool).note_bad_report(io);
-                    }
-                    return Step::Continue;
-                }
-                login.welcome.learn(status.name, status.value, &names);
-                Step::Continue
+    pub(super) fn parameter(&mut self, body: &[u8], io: &mut impl Io<X>) -> Step {
+        let status = match ParameterStatus::decode(body) {
+            Ok(status) => status,
+            Err(error) => return Step::Failed(error.to_string()),
+        };
+        let login = self.server.login_mut();
+        // Clients never see this parameter.
+        if status.name == state_report::NAME {
+            login.hear_state(status.value);
+            if login.asks_report && !state_report::is_sound(status.value) {
+                self.pool.view.note_bad_report(io);
             }
-            Err(error) => Step::Failed(error.to_string()),
+            return Step::Continue;
         }
+        login.welcome.learn(status.name, status.value, &self.context.names);
+        Step::Continue
     }
 
-    /// Completes the login. `rest` followed it, and may be the beginning of a message, so it is
-    /// read before a client gets the server.
-    fn opened(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
-        let now = io.now();
-        let server = &mut *self.servers[id];
-        let login = server.phase.end_login();
-        let (pool, epoch) = (server.pool, server.epoch);
+    /// Completes the login. The caller must serve the pools that starve for a seat afterwards.
+    pub(crate) fn end_login(&mut self, now: Micros) -> LoggedIn {
+        let login = self.server.phase.end_login();
         let ahead = Ahead::of_login(&login);
         let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = login;
         let reports = state_report.is_some();
-        if let Some(session) = server.session.get_mut() {
+        if let Some(session) = self.server.session.get_mut() {
             (session.ahead, session.state_report) = (ahead, state_report.map(Box::new));
             session.past = Past::New;
         }
-        let taken = now.saturating_sub(server.times.connected_at);
-        self.pools.view(pool).server_opened(taken);
-        self.pools.opening_ended();
-        if let Some(ServerPurpose::Replication { client }) = purpose {
-            return self.replication_opened(id, client, &welcome, rest, io);
-        }
-        if let Some(ServerPurpose::Listen) = purpose {
-            return self.listener_opened(id, welcome, rest, io);
-        }
-        let purpose = match purpose {
-            Some(ServerPurpose::Attend { ticket }) if reports => {
-                return self.attending_opened(id, welcome, ticket, io);
-            }
-            Some(ServerPurpose::Attend { .. }) => {
-                self.found_no_library(id, io);
-                None
-            }
-            purpose => purpose,
-        };
-        let settings =
-            &self.pools.views.get(pool).expect("a worker knows its servers' pools").settings;
+        let taken = now.saturating_sub(self.server.times.connected_at);
+        self.pool.view.server_opened(taken);
+        self.pool.exchange.limits(Limits::opening_ended);
+        LoggedIn { purpose, welcome, challenged, reports, scram }
+    }
+
+    /// Makes the server one of its pool, which learns from the login.
+    pub(crate) fn enter_pool(&mut self, login: &mut LoggedIn, io: &mut impl Io<X>) {
+        let now = io.now();
+        let LoggedIn { purpose, welcome, challenged, reports, scram } = login;
+        let (challenged, reports) = (*challenged, *reports);
+        let settings = &self.pool.view.settings;
         let own_keys = challenged && settings.own_verifier().is_some();
         let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
         let verifier = proven.map(|password| verifier_of(&self.context.config, password, io));
         let server_secret =
             proven.map(|password| proven_secret(password, scram.as_ref(), startup_user(settings)));
-        let mut welcome = Arc::new(welcome);
-        let refusals = self.pools.exchange.pool(pool, |pool| {
+        let mut welcome = Arc::new(std::mem::take(welcome));
+        let epoch = self.server.epoch;
+        let refusals = self.pool.lock(|pool| {
             pool.opened(epoch);
             pool.doubt_principal(now);
             pool.is_told |= reports;
@@ -432,74 +407,25 @@ impl<X: Exchange> Engine<X> {
             pool.refusals.take()
         });
         if let Some(refusals) = refusals {
-            self.pools.one(pool).logins_work_again(&refusals, io);
+            self.pool.logins_work_again(&refusals, io);
         }
-        let server = &mut *self.servers[id];
-        server.vars = welcome.vars.clone();
-        server.welcome = welcome;
-        server.own_keys = own_keys;
+        self.server.vars = welcome.vars.clone();
+        self.server.welcome = welcome;
+        self.server.own_keys = own_keys;
         // Even with a lifetime of 0 the server is used once.
-        (server.times.released_at, server.times.opened_at) = (now, now);
-        let client = match purpose {
-            Some(ServerPurpose::Settings { client }) => {
-                return self.apply_to_new(client, id, rest, io);
-            }
-            // Only if the client that the server was opened for is still there.
-            Some(purpose) => purpose.client().filter(|client| server.client == Some(*client)),
-            None => None,
-        };
-        let Some(client) = client else {
-            return self.begin_use(id, rest, io);
-        };
-        self.opened_as_proof(id, client, challenged, rest, io);
-    }
-
-    /// Tells the client whose password the login was to check whether it has done so.
-    fn opened_as_proof(
-        &mut self,
-        id: ServerId,
-        client: ClientId,
-        challenged: bool,
-        rest: &[u8],
-        io: &mut impl Io<X>,
-    ) {
-        let pool = self.servers[id].pool;
-        pair::part(&mut self.clients[client], &mut self.servers[id]);
-        if challenged {
-            self.begin_use(id, rest, io);
-            self.proven(client, pool, io);
-        } else {
-            let why = "the server did not ask for a password, so its login does not check one; \
-                       to allow this, set auth_type = trust in a configuration file";
-            self.disconnect(client, why, io);
-            self.close_server(id, CloseReason::NothingProven, io);
-        }
-    }
-
-    pub(crate) fn begin_use(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
-        let pool = self.servers[id].pool;
-        if rest.is_empty() {
-            self.place(id, io);
-        } else {
-            self.reply_bytes(id, rest, io);
-        }
-        self.go_on_opening(pool, io);
-    }
-
-    /// Opens further servers, since a login has ended or some time has passed.
-    pub(crate) fn go_on_opening(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        let now = io.now();
-        for _ in 0..OPENING_MAX {
-            let reserved = self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now));
-            // If one server gets no seat, the next would not get one either.
-            if !reserved || self.open_server(pool, io) == Opening::NotHere {
-                return;
-            }
-        }
+        (self.server.times.released_at, self.server.times.opened_at) = (now, now);
     }
 }
 
 impl ServerLogin {
+    /// Can the login be repeated without the cause of this error?
+    fn declines(&self, error: &ErrorFields) -> Option<Decline> {
+        if self.declines_report(error) {
+            return Some(Decline::Report);
+        }
+        self.declines_version(error).then_some(Decline::Version)
+    }
+
     /// Did the server refuse the protocol's version? A server that cannot negotiate it (PostgreSQL
     /// before 9.3, other poolers) refuses at once.
     fn declines_version(&self, error: &ErrorFields) -> bool {
