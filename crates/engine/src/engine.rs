@@ -6,10 +6,11 @@
 //! The machines are in the folders beside this one. They see one connection, and tell what follows
 //! from it. These files carry it out: `login` (clients that log in), `seats` (opens servers within the
 //! limits), `opening` (servers that are opened), `linking` (pairs of clients and servers), `relay`
-//! (messages between them), `sessions` (verdicts of auto mode), `routing` (requests that standbys may
-//! run), `lobbies` (servers and clients of direct pools), `cancels` (cancel requests and signals),
-//! `listeners` (moves LISTEN from servers to listening connections), `restart` (an online restart),
-//! `orders` (an operator's orders), `sweeps` (work on all connections that something concerns).
+//! (messages between them), `losses` (clients that have lost their servers), `sessions` (verdicts of
+//! auto mode), `routing` (requests that standbys may run), `lobbies` (servers and clients of direct
+//! pools), `cancels` (cancel requests and signals), `listeners` (moves LISTEN from servers to listening
+//! connections), `restart` (an online restart), `orders` (an operator's orders), `sweeps` (work on all
+//! connections that something concerns).
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
 //! all of these for an operator and the shell, `invariants` checks them in tests.
@@ -40,6 +41,7 @@ mod listeners;
 mod lobbies;
 mod login;
 mod look;
+mod losses;
 mod mail;
 mod opening;
 mod orders;

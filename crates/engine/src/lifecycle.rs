@@ -10,7 +10,7 @@ pub(crate) mod close_reason;
 pub(crate) mod connect_query;
 mod defaults;
 pub(crate) mod enlist;
-mod failed;
+pub(crate) mod failed;
 pub(crate) mod leave;
 pub(crate) mod loss;
 pub(crate) mod lost;

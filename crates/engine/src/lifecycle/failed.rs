@@ -14,23 +14,20 @@ use wire::messages::{Parse, bind_names};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
 use crate::client::{Client, ClientPhase, Extended};
-use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::leave::Leaving;
+use crate::ids::{ClientId, Micros};
 use crate::lifecycle::loss::{Failed, Skips};
-use crate::lifecycle::preparation::Readable;
 use crate::relay::ending::Ending;
 use crate::routing::{FirstRequest, first_request};
-use crate::server::Preparation;
+use crate::server::Server;
 use crate::shell::{Exchange, Io};
 
 /// Begins a transaction and fails in it.
-const FAIL: &[u8] = b"BEGIN; ROLLBACK TO SAVEPOINT \"the transaction was lost with its server\"";
+pub(crate) const FAIL: &[u8] =
+    b"BEGIN; ROLLBACK TO SAVEPOINT \"the transaction was lost with its server\"";
 
 /// The next step for a failed client.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+pub(crate) enum Next {
     /// More bytes are needed.
     Wait,
     /// A server in a failed transaction gets the rest.
@@ -38,7 +35,8 @@ enum Next {
     /// The failure is over. The client is like any other.
     Over,
     Terminate,
-    Violation,
+    /// A message is invalid, for this reason.
+    Violation(String),
 }
 
 impl Failed {
@@ -64,7 +62,7 @@ impl Failed {
             let header = match Header::parse(rest) {
                 Ok(Some(header)) => header,
                 Ok(None) => return (at, Next::Wait),
-                Err(_) => return (at, Next::Violation),
+                Err(_) => return (at, Next::Violation(bad_header(rest))),
             };
             match header.code {
                 frontend::TERMINATE => return (at, Next::Terminate),
@@ -130,6 +128,57 @@ impl Client {
             || self.while_waiting.fails
             || matches!(&*self.phase, ClientPhase::Failed(failed) if !failed.is_between_requests())
     }
+
+    /// Reads bytes of a client whose transaction or session was lost.
+    pub(crate) fn failed_bytes<X: Exchange>(
+        &mut self,
+        id: ClientId,
+        bytes: &[u8],
+        io: &mut impl Io<X>,
+    ) -> Next {
+        self.request_at = io.now();
+        let Some(mut failed) = self.phase.take_failed() else { return Next::Wait };
+        let bytes = &bytes[self.stream.take_body(bytes)..];
+        let joined = self.stream.take_joined(bytes);
+        let input = joined.as_deref().unwrap_or(bytes);
+        let mut out = Vec::new();
+        let (len, next) = failed.answer(self.extended.as_deref(), input, &mut out);
+        let there = len.min(input.len());
+        let missing = len - there;
+        self.stream.hold_rest(joined, bytes, there);
+        if missing > 0 {
+            (self.stream.remaining, self.stream.dropping) = (missing, true);
+        }
+        if !out.is_empty() {
+            io.send_client(id, &out);
+        }
+        match next {
+            Next::Wait => self.phase.lose(failed),
+            Next::Serve => self.while_waiting.fails = true,
+            Next::Over | Next::Terminate | Next::Violation(_) => {}
+        }
+        next
+    }
+
+    /// Begins to use a server that was to be put into a failed transaction. Returns false if it is in
+    /// none.
+    pub(crate) fn begin_failed(&mut self, server: &mut Server, now: Micros) -> bool {
+        server.own_error = None;
+        if server.status != b'E' {
+            return false;
+        }
+        self.while_waiting.fails = false;
+        self.transaction_at = now;
+        true
+    }
+
+    /// Its server is lost. `failed`: what it is told, and what it may not do.
+    pub(crate) fn fail(&mut self, failed: Failed) {
+        match failed.is_over() {
+            true => self.phase.unlink(),
+            false => self.phase.lose(Box::new(failed)),
+        }
+    }
 }
 
 /// Returns the effect of a whole request on its transaction, as far as the texts are known.
@@ -155,75 +204,6 @@ fn ending_of(mut request: &[u8], own: Option<&Extended>) -> Ending {
         }
     }
     ending
-}
-
-impl<X: Exchange> Engine<X> {
-    /// Reads bytes of a client whose transaction or session was lost.
-    pub(crate) fn failed_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        let client = &mut self.clients[id];
-        client.request_at = io.now();
-        let Some(mut failed) = client.phase.take_failed() else { return };
-        let bytes = &bytes[client.stream.take_body(bytes)..];
-        let joined = client.stream.take_joined(bytes);
-        let input = joined.as_deref().unwrap_or(bytes);
-        let mut out = Vec::new();
-        let (len, next) = failed.answer(client.extended.as_deref(), input, &mut out);
-        let there = len.min(input.len());
-        let violation = (next == Next::Violation).then(|| bad_header(&input[there..]));
-        let missing = len - there;
-        client.stream.hold_rest(joined, bytes, there);
-        if missing > 0 {
-            (client.stream.remaining, client.stream.dropping) = (missing, true);
-        }
-        if !out.is_empty() {
-            io.send_client(id, &out);
-        }
-        match next {
-            Next::Wait => self.clients[id].phase.lose(failed),
-            Next::Serve => self.link_failed(id, io),
-            Next::Over => self.go_on_without(id, *failed, io),
-            Next::Terminate => self.drop_client(id, Leaving::Goodbye, io),
-            Next::Violation => self.disconnect(id, violation.unwrap_or_default(), io),
-        }
-    }
-
-    /// The client needs a server in a failed transaction.
-    fn link_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        self.clients[id].while_waiting.fails = true;
-        if !self.pools.changed_user.is_empty() {
-            self.follow_rename(id);
-        }
-        if self.link(id, io) == Readable::Now {
-            self.go_on(id, io);
-        }
-    }
-
-    /// Puts the server into a failed transaction. Everything else is prepared for its client.
-    #[cold]
-    pub(crate) fn fail_transaction(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        self.servers[on].phase.prepare(Preparation::Fail);
-        self.send_own_query(on, FAIL, io);
-        Readable::NotYet
-    }
-
-    /// The server has answered that.
-    pub(crate) fn transaction_failed(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        self.servers[on].own_error = None;
-        if self.servers[on].status != b'E' {
-            self.disconnect_from(id, on, CloseReason::OutOfStep, io);
-            self.close_server(on, CloseReason::OutOfStep, io);
-            return Readable::NotYet;
-        }
-        let client = &mut self.clients[id];
-        client.while_waiting.fails = false;
-        client.transaction_at = io.now();
-        self.ready(id, on, io)
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use wire::sqlstate::{
     ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CRASH_SHUTDOWN, DATABASE_DROPPED, SERIALIZATION_FAILURE,
 };
 
-use crate::client::Client;
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
@@ -198,7 +198,8 @@ impl<X: Exchange> Engine<X> {
             },
             status,
         };
-        self.go_on_without(id, failed, io);
+        self.clients[id].fail(failed);
+        self.go_on_without(id, io);
     }
 
     /// Unlinks a client and its lost server. Its unanswered messages count as messages without an
@@ -242,13 +243,8 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Continues with a client that has lost its server.
-    pub(crate) fn go_on_without(&mut self, id: ClientId, failed: Failed, io: &mut impl Io<X>) {
-        let is_over = failed.is_over();
-        let client = &mut self.clients[id];
-        match is_over {
-            true => client.phase.unlink(),
-            false => client.phase.lose(Box::new(failed)),
-        }
+    pub(crate) fn go_on_without(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        let is_over = !matches!(*self.clients[id].phase, ClientPhase::Failed(_));
         self.read_again(id, io);
         if is_over && !self.pools.changed_user.is_empty() {
             self.follow_rename(id);
