@@ -17,12 +17,12 @@ import sys
 from circles import IMPL_OF_ENGINE, ROOT, closing, imports, product_files, without_tests, without_text
 
 BOUNDS = {
-    "methods of Engine outside engine/": 194,
-    "files outside engine/ that name Engine": 29,
-    "methods of Engine": 369,
+    "methods of Engine outside engine/": 0,
+    "files outside engine/ that name Engine": 0,
+    "methods of Engine": 299,
     "files outside lifecycle/pair that link a client and a server": 0,
     "files outside phase that replace a phase": 0,
-    "imports from a higher layer": 38,
+    "imports from a higher layer": 2,
 }
 
 LAYERS = ["data", "rules", "machines", "engine"]
@@ -37,7 +37,7 @@ MACHINES = """
     admission/lobby_seats admission/seat lifecycle/ahead lifecycle/apply lifecycle/attend
     lifecycle/connect_query lifecycle/defaults
     lifecycle/enlist lifecycle/failed lifecycle/leave lifecycle/lost lifecycle/open
-    lifecycle/place lifecycle/prepare lifecycle/principal lifecycle/release lifecycle/replicate lifecycle/statements relay/replies relay/requests relay/resend relay/substitute routing/begun
+    lifecycle/prepare lifecycle/principal lifecycle/release lifecycle/replicate lifecycle/statements relay/replies relay/requests relay/resend relay/substitute routing/begun
     routing/choose routing/hold routing/refused session/holding session/verdict
 """.split()
 

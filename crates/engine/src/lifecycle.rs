@@ -20,7 +20,6 @@ pub(crate) mod own_keys;
 pub(crate) mod own_messages;
 pub(crate) mod own_query;
 pub(crate) mod pair;
-mod place;
 pub(crate) mod preparation;
 pub(crate) mod prepare;
 pub(crate) mod principal;

@@ -1,15 +1,276 @@
-//! Carries out what follows for clients whose transaction or session was lost with its server.
+//! Ends servers, whatever the cause. Their clients go to others, are told what they have lost, or are
+//! disconnected.
 
 use super::Engine;
-use crate::ids::{ClientId, ServerId};
+use super::work::Work;
+use crate::client::ClientPhase;
+use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::failed::{FAIL, Next};
-use crate::lifecycle::leave::Leaving;
+use crate::lifecycle::leave::{Leaving, cut_transaction, log_server_closing};
+use crate::lifecycle::lost::{Losing, is_loss, outlives};
+use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
-use crate::server::Preparation;
-use crate::shell::{Exchange, Io};
+use crate::operator::failures::ServerFailure;
+use crate::operator::remarks::remark;
+use crate::own_error::Cause;
+use crate::relay::resend::answer_due;
+use crate::routing::Place;
+use crate::server::{Preparation, Server, ServerPhase};
+use crate::shell::{Exchange, Io, Weight};
 
+/// Servers without a client, and the loss of a server.
 impl<X: Exchange> Engine<X> {
+    /// Deals with a server whose socket is closed, or that has sent something invalid.
+    pub(crate) fn lose_server(
+        &mut self,
+        id: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        if !self.servers.contains(id) {
+            return;
+        }
+        self.release_lost(id);
+        match self.servers[id].losing() {
+            Losing::NotOpened => self.open_failed(id, reason, None, io),
+            Losing::Prepared => self.lose_prepared(id, reason, io),
+            Losing::AskedAboutRole => self.lose_asked(id, reason, io),
+            Losing::AskedAboutUser => self.lose_asked_about_user(id, reason, io),
+            Losing::Ahead => self.move_ahead(id, reason, io),
+            Losing::Linked => self.lose_linked(id, reason, io),
+            Losing::Unlinked => self.close_server(id, reason, io),
+        }
+    }
+
+    /// Returns the client of a lost server to its place in the queue: nothing of the client's was
+    /// sent, and none of its session state is on the server.
+    fn lose_prepared(&mut self, id: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
+        let server = &mut *self.servers[id];
+        let (client, pool) = (server.client, server.pool);
+        if let Some(client) = client {
+            self.clients[client].lose_prepared(server);
+        }
+        self.close_server(id, reason, io);
+        if let Some(client) = client {
+            self.requeue(client, pool, io);
+        }
+    }
+
+    /// Another server is asked about the user who logs in.
+    fn lose_asked_about_user(
+        &mut self,
+        id: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        let server = &mut *self.servers[id];
+        let (client, pool) = (server.client, server.pool);
+        let was_idle = server.times.asked_at > server.times.released_at;
+        if let Some(client) = client {
+            pair::part(&mut self.clients[client], server);
+        }
+        self.close_server(id, reason, io);
+        if let Some(client) = client {
+            self.ask_again(client, pool, was_idle, io);
+        }
+    }
+
+    /// A server with a client is lost. The client's request goes to another server, or the client is
+    /// told.
+    fn lose_linked(&mut self, on: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
+        // If a limit ended the request, another server must not run it again.
+        let is_limited = matches!(*self.servers[on].phase, ServerPhase::Linked) && !is_loss(reason);
+        if !is_limited
+            && let Some(id) = self.servers[on].client
+            && let Some(request) = self.pair(id, on).take_kept()
+        {
+            return self.move_request(id, on, &request, reason, io);
+        }
+        let server = &*self.servers[on];
+        if let Some(id) = server.client {
+            let settings = self.pools.settings(server.pool);
+            if is_loss(reason) && outlives(&self.clients[id], server, settings) {
+                return self.keep_client(id, on, reason, io);
+            }
+            self.disconnect_from(id, on, reason, io);
+        }
+        self.close_server(on, reason, io);
+    }
+
+    /// Disconnects the client, whose server is being closed, and unlinks the two.
+    pub(crate) fn disconnect_from(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        let in_message = self.servers[on].stream.is_mid_message();
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
+        cut_transaction(client, server, &mut self.transactions, io.now());
+        pair::part(client, server);
+        if in_message {
+            self.drop_client(id, Leaving::Refused(reason.cause(), reason.text()), io);
+        } else {
+            self.disconnect(id, reason, io);
+        }
+    }
+
+    /// Closes a server that has announced its end. Its client has already received that message.
+    pub(crate) fn server_left(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let server = &mut *self.servers[on];
+        if let Some(id) = server.client {
+            pair::part(&mut self.clients[id], server);
+            self.drop_client(id, Leaving::Refused(Cause::ServerLost, CloseReason::Lost.text()), io);
+        }
+        self.close_server(on, CloseReason::Lost, io);
+    }
+
+    /// Closes a logged-in server without a client. Its seat goes to the next client or pool that
+    /// needs a server.
+    pub(crate) fn close_server(
+        &mut self,
+        id: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        let now = io.now();
+        let server = self.end_connection(id, reason, io);
+        let pool = server.pool;
+        let listens = matches!(*server.phase, ServerPhase::Listening);
+        self.pools.exchange.pool(pool, |pool| {
+            if listens {
+                pool.listener_gone();
+            }
+            pool.server_gone(server.epoch);
+        });
+        self.pools.one(pool).vacate(now);
+        if listens {
+            self.listeners.forget((now, 0), &mut self.pools.one(pool));
+        }
+        if self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
+            self.work.push_back(Work::Open(pool));
+        }
+        self.feed(io);
+    }
+
+    /// Closes the connection and removes the server, without adjusting its pool.
+    pub(crate) fn end_connection(
+        &mut self,
+        id: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) -> Box<Server> {
+        let server = self.servers.remove(id);
+        if let ServerPhase::Attending { came, .. } = *server.phase {
+            self.attending_ended(server.pool, server.epoch, server.serial, came, io);
+        }
+        // A server that PostgreSQL terminates says so first: it is dirty before it is lost.
+        if matches!(reason, CloseReason::Lost | CloseReason::GotDirty | CloseReason::Text(_)) {
+            self.failures.count_server(ServerFailure::Lost);
+        }
+        if matches!(
+            *server.phase,
+            ServerPhase::Settling(_) | ServerPhase::Linked | ServerPhase::Listening
+        ) && server.is_clean()
+            && io.server_flushed(id)
+        {
+            let mut goodbye = Vec::new();
+            wire::frontend::terminate(&mut goodbye);
+            io.send_server(id, &goodbye);
+        }
+        let identity = self.pools.view(server.pool).identity.clone();
+        log_server_closing(id, &server, &identity, reason, io);
+        io.close_server(id);
+        server
+    }
+}
+
+/// Clients that have lost their servers.
+impl<X: Exchange> Engine<X> {
+    /// Returns a client to the queue that has lost its server before its own messages were sent.
+    fn requeue(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let now = io.now();
+        let worker = self.context.worker;
+        let client = &mut self.clients[id];
+        let ClientPhase::Preparing(waiter) = *client.phase else { return };
+        let values = client.digest();
+        // A client that had not waited before joins the end of the queue.
+        let has_waited = waiter.ticket != 0;
+        match has_waited {
+            true => client.phase.queue(waiter),
+            false => client.phase.unlink(),
+        }
+        let grant = self.pools.exchange.pool(pool, |pool| match has_waited {
+            true => pool.requeue(worker, waiter, values, now),
+            false => pool.request(worker, id, values, now),
+        });
+        if self.take_grant(id, pool, grant, waiter.since, io) == Readable::Now {
+            self.go_on(id, io);
+        }
+    }
+
+    /// Reads a client that has lost its server: the bytes that have arrived, and its socket.
+    pub(crate) fn read_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        if self.clients[id].stream.holds_message() {
+            self.work.push_back(Work::Route(id));
+        }
+        io.resume_client(id);
+    }
+
+    /// Takes the lost server from its client, and tells the client what it has lost.
+    pub(crate) fn keep_client(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        let mut pair = self.pair(id, on);
+        answer_due(id, pair.server, io);
+        let loss = pair.loss(reason);
+        pair.roll_back_values(io);
+        let (serial, is_reader) = (pair.client.serial, pair.pool.view.place != Place::Writer);
+        let view = pair.client.pool.and_then(|own| self.pools.views.get(own));
+        if loss.is_unknown()
+            && let Some(view) = view
+        {
+            self.sessions.suppose_write((id, serial), &view.settings, io.clock());
+        }
+        if is_reader {
+            // It may have shown a part of its data.
+            self.sessions.of(id, serial).has_lost_reader(io.clock());
+        }
+        let error = loss.error();
+        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
+        if let Some(error) = &error {
+            let text = format!("{} ({})", error.message(), reason.text());
+            remark(id, client, Weight::Warning, &text, io);
+        }
+        let out = loss.replies(error.as_ref());
+        let failed = loss.failed(error, server.ledger.in_copy());
+        cut_transaction(client, server, &mut self.transactions, io.now());
+        self.pair(id, on).part_lost();
+        self.close_server(on, reason, io);
+        if !out.is_empty() {
+            io.send_client(id, &out);
+        }
+        self.clients[id].fail(failed);
+        self.go_on_without(id, io);
+    }
+
+    /// Continues with a client that has lost its server.
+    fn go_on_without(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        let is_over = !matches!(*self.clients[id].phase, ClientPhase::Failed(_));
+        self.read_again(id, io);
+        if is_over && !self.pools.changed_user.is_empty() {
+            self.follow_rename(id);
+        }
+        self.tell_untold(id, io);
+    }
+
     /// Reads bytes of a client whose transaction or session was lost.
     pub(crate) fn failed_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         match self.clients[id].failed_bytes(id, bytes, io) {

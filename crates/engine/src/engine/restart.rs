@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use config::PoolMode;
 
-use super::work;
 use crate::admission::pool::Parked;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
@@ -19,6 +18,7 @@ use crate::handover::records::{
 };
 use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::Departure;
 use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
 use crate::login::auth::{Login, Peer};
@@ -396,7 +396,7 @@ impl<X: Exchange> Engine<X> {
         if server.mode != PoolMode::Auto {
             // It was opened before a change of the pool's mode. No other mode knows of channels.
             server.doomed = Some(CloseReason::Obsolete);
-            let left = work::Left::default();
+            let left = Departure::default();
             self.work.push_back(Work::TakeBack { server: on, serial, left });
             return false;
         }

@@ -11,6 +11,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Newcomer, PoolId, ServerId, Waiter};
 use crate::lifecycle::attend::{Attempt, TrialFailure};
+use crate::lifecycle::leave::Departure;
 use crate::shell::{Exchange, Io};
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) enum Work {
     /// Let the client in, whose password is known to be right.
     Admit { client: ClientId, serial: u64 },
     /// Decide what happens to a server whose client has left.
-    TakeBack { server: ServerId, serial: u64, left: Left },
+    TakeBack { server: ServerId, serial: u64, left: Departure },
     /// Open a server whose place in the pool is reserved.
     Open(PoolId),
     /// Open a server whose place in the pool is reserved and whose seat is taken.
@@ -41,17 +42,6 @@ pub(crate) enum Work {
     Checked(Newcomer),
     /// Apply changes of the pool.
     Review(PoolId),
-}
-
-/// The effect of a client that has left on its server.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Left {
-    /// Cancel what the server is doing.
-    pub cancels: bool,
-    /// The server has received only part of the client's last message.
-    pub in_message: bool,
-    /// The client had settings that PostgreSQL does not report.
-    pub had_settings: bool,
 }
 
 /// A server and the waiting client that gets it.

@@ -18,24 +18,20 @@ use wire::sqlstate::{
     ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CRASH_SHUTDOWN, DATABASE_DROPPED, SERIALIZATION_FAILURE,
 };
 
-use crate::client::{Client, ClientPhase};
-use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId};
+use crate::client::Client;
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::leave::cut_transaction;
 use crate::lifecycle::loss::{Failed, Loss, Skips};
-use crate::lifecycle::pair;
-use crate::notify::listen::passes_channels;
-use crate::operator::remarks::remark;
+use crate::lifecycle::pair::{self, Pair};
+use crate::notify::listen::{Channels, passes_channels};
 use crate::relay::batch_end::BatchEnd;
+use crate::relay::kept_request::QUESTIONS_MAX;
 use crate::relay::ledger::{Rest, Unanswered};
-use crate::relay::resend::{abandon, answer_due};
+use crate::relay::resend::abandon;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
 use crate::session::verdict::report_changes;
 use crate::settings::PoolSettings;
-use crate::shell::{Exchange, Io, Weight};
-use crate::vars::TrackedNames;
+use crate::shell::{Exchange, Io};
 
 /// Can the client go on without this server, which is being lost? Not in the middle of a reply or of
 /// a repeated request, and not if all of its session is on this server.
@@ -102,7 +98,7 @@ pub(crate) fn says_farewell(error: &ErrorFields) -> bool {
 }
 
 /// Is the server lost for a reason that is not the client's?
-fn is_loss(reason: CloseReason<'_>) -> bool {
+pub(crate) fn is_loss(reason: CloseReason<'_>) -> bool {
     matches!(
         reason,
         CloseReason::Lost
@@ -113,112 +109,72 @@ fn is_loss(reason: CloseReason<'_>) -> bool {
     )
 }
 
-impl<X: Exchange> Engine<X> {
-    /// A server with a client is lost. The client's request goes to another server, or the client is
-    /// told.
-    pub(crate) fn lose_linked(
-        &mut self,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        // If a limit ended the request, another server must not run it again.
-        let is_limited = matches!(*self.servers[on].phase, ServerPhase::Linked) && !is_loss(reason);
-        if !is_limited
-            && let Some(id) = self.servers[on].client
-            && let Some(request) = self.pair(id, on).take_kept()
-        {
-            return self.move_request(id, on, &request, reason, io);
-        }
-        let server = &*self.servers[on];
-        if let Some(id) = server.client {
-            let settings = self.pools.settings(server.pool);
-            if is_loss(reason) && outlives(&self.clients[id], server, settings) {
-                return self.keep_client(id, on, reason, io);
-            }
-            self.disconnect_from(id, on, reason, io);
-        }
-        self.close_server(on, reason, io);
-    }
+/// The state in which a server is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Losing {
+    /// It was not logged in.
+    NotOpened,
+    /// It was being prepared for a client, which has sent it nothing.
+    Prepared,
+    AskedAboutRole,
+    AskedAboutUser,
+    /// It has ended during settings that were sent with a request. The request has not run.
+    Ahead,
+    /// It belongs to a client.
+    Linked,
+    /// It has no client, or its client has left.
+    Unlinked,
+}
 
-    /// Takes the lost server from its client, and tells the client what it has lost.
-    pub(crate) fn keep_client(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        answer_due(id, &mut self.servers[on], io);
-        let loss = self.loss(on, reason);
-        let in_copy = self.servers[on].ledger.in_copy();
-        let (status, unanswered) = (loss.status_after(), loss.unanswered);
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        roll_back_values(id, client, server, &self.context.names, io);
-        let (serial, view) = (client.serial, client.pool.and_then(|own| self.pools.views.get(own)));
-        if loss.is_unknown()
-            && let Some(view) = view
-        {
-            self.sessions.suppose_write((id, serial), &view.settings, io.clock());
-        }
-        if self.pools.is_reader(self.servers[on].pool) {
-            // It may have shown a part of its data.
-            self.sessions.of(id, serial).has_lost_reader(io.clock());
-        }
-        let error = loss.error();
-        if let Some(error) = &error {
-            let text = format!("{} ({})", error.message(), reason.text());
-            remark(id, &self.clients[id], Weight::Warning, &text, io);
-        }
-        let mut out = Vec::new();
-        if let Some(error) = error.as_ref().filter(|_| unanswered.is_awaited()) {
-            for _ in 0..unanswered.requests {
-                backend::error(&mut out, error);
-                backend::ready_for_query(&mut out, status);
+impl Server {
+    pub(crate) fn losing(&self) -> Losing {
+        match *self.phase {
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) => Losing::NotOpened,
+            ServerPhase::Preparing(
+                Preparation::Hear
+                | Preparation::Check
+                | Preparation::Apply
+                | Preparation::Reapply
+                | Preparation::Statements
+                | Preparation::Recount(_)
+                | Preparation::Confirm,
+            ) if self.status == b'I' && !self.has_traces() => Losing::Prepared,
+            ServerPhase::Preparing(Preparation::TellPrincipal(_)) => Losing::AskedAboutRole,
+            ServerPhase::Preparing(Preparation::Fail | Preparation::Begin) => Losing::Prepared,
+            ServerPhase::Preparing(Preparation::Restore | Preparation::Ask(_)) => {
+                Losing::AskedAboutUser
             }
-            if unanswered.rest == Rest::Open {
-                backend::error(&mut out, error);
+            ServerPhase::Preparing(Preparation::Ahead(_))
+                if self.own_error.is_some() && self.client.is_some() =>
+            {
+                Losing::Ahead
             }
+            ServerPhase::Linked | ServerPhase::Preparing(_) => Losing::Linked,
+            ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. }
+            | ServerPhase::Parked => Losing::Unlinked,
         }
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        cut_transaction(client, server, &mut self.transactions, io.now());
-        self.part(id, on);
-        self.close_server(on, reason, io);
-        if !out.is_empty() {
-            io.send_client(id, &out);
+    }
+}
+
+impl Client {
+    /// Its server is lost before it was prepared. If its statement may have caused the loss, no server
+    /// is asked about that again.
+    pub(crate) fn lose_prepared(&mut self, server: &mut Server) {
+        if matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm)) {
+            self.resent = true;
+            self.extended.get_or_insert_default().questions = QUESTIONS_MAX;
         }
-        let failed = Failed {
-            error: error.filter(|_| !unanswered.is_awaited()),
-            skips: match unanswered.rest {
-                Rest::Open | Rest::Failed => Skips::ToSync,
-                Rest::None | Rest::Answered if in_copy => Skips::Copy,
-                Rest::None | Rest::Answered => Skips::Nothing,
-            },
-            status,
-        };
-        self.clients[id].fail(failed);
-        self.go_on_without(id, io);
+        pair::part(self, server);
     }
+}
 
-    /// Unlinks a client and its lost server. Its unanswered messages count as messages without an
-    /// effect.
-    fn part(&mut self, id: ClientId, on: ServerId) {
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        abandon(client, server);
-        pair::part(client, server);
-        client.resent = false;
-        client.await_nothing();
-        client.end_request();
-        // The rest of a half-sent message.
-        client.stream.dropping |= client.stream.remaining > 0;
-        self.channels(id).recover();
-    }
-
-    fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {
-        let server = &*self.servers[on];
+impl<X: Exchange> Pair<'_, X> {
+    /// Returns what the client has lost.
+    pub(crate) fn loss<'a>(&self, reason: CloseReason<'a>) -> Loss<'a> {
+        let server = &*self.server;
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let unanswered = server.ledger.unanswered();
         // The refusal was held until its cause is known, and the whole batch has had no effect.
@@ -242,27 +198,56 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Continues with a client that has lost its server.
-    pub(crate) fn go_on_without(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let is_over = !matches!(*self.clients[id].phase, ClientPhase::Failed(_));
-        self.read_again(id, io);
-        if is_over && !self.pools.changed_user.is_empty() {
-            self.follow_rename(id);
-        }
-        self.tell_untold(id, io);
+    /// Unlinks a client and its lost server. Its unanswered messages count as messages without an
+    /// effect.
+    pub(crate) fn part_lost(&mut self) {
+        let client = &mut *self.client;
+        abandon(client, self.server);
+        pair::part(client, self.server);
+        client.resent = false;
+        client.await_nothing();
+        client.end_request();
+        // The rest of a half-sent message.
+        client.stream.dropping |= client.stream.remaining > 0;
+        let (id, context, exchange) = (self.id, &mut *self.context, &mut *self.pool.exchange);
+        Channels { id, client, server: None, context, exchange }.recover();
+    }
+
+    /// The client's values are again those from before the lost transaction.
+    pub(crate) fn roll_back_values(&mut self, io: &mut impl Io<X>) {
+        let changes = self.server.changes.take();
+        let Some(before) = changes.and_then(|changes| changes.values_before) else { return };
+        let told = std::mem::replace(&mut self.client.vars, before.clone());
+        report_changes(self.id, &told, &before, &self.context.names, io);
     }
 }
 
-/// The client's values are again those from before the lost transaction.
-fn roll_back_values<X: Exchange>(
-    id: ClientId,
-    client: &mut Client,
-    server: &mut Server,
-    names: &TrackedNames,
-    io: &mut impl Io<X>,
-) {
-    let changes = server.changes.take();
-    let Some(before) = changes.and_then(|changes| changes.values_before) else { return };
-    let told = std::mem::replace(&mut client.vars, before.clone());
-    report_changes(id, &told, &before, names, io);
+impl Loss<'_> {
+    /// Returns the replies to the client's requests. `error`: the one that it is told.
+    pub(crate) fn replies(&self, error: Option<&ErrorFields>) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(error) = error.filter(|_| self.unanswered.is_awaited()) {
+            for _ in 0..self.unanswered.requests {
+                backend::error(&mut out, error);
+                backend::ready_for_query(&mut out, self.status_after());
+            }
+            if self.unanswered.rest == Rest::Open {
+                backend::error(&mut out, error);
+            }
+        }
+        out
+    }
+
+    /// Returns what is left for the client's next messages, after these replies.
+    pub(crate) fn failed(&self, error: Option<ErrorFields>, in_copy: bool) -> Failed {
+        Failed {
+            error: error.filter(|_| !self.unanswered.is_awaited()),
+            skips: match self.unanswered.rest {
+                Rest::Open | Rest::Failed => Skips::ToSync,
+                Rest::None | Rest::Answered if in_copy => Skips::Copy,
+                Rest::None | Rest::Answered => Skips::Nothing,
+            },
+            status: self.status_after(),
+        }
+    }
 }

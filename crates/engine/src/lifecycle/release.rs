@@ -5,7 +5,7 @@
 //!        ├─ `reset_query` ─► Reset ────────────────┤
 //!        ├─ a cancel request is under way: Cancel ─┤
 //!        └──────────────────────────────────────────┴─► settled ─┬─ Explain, Unlisten … ─► settled
-//!                                                                └─► place (`place.rs`), or close
+//!                                                                └─► place (`engine/placing.rs`), or close
 //! ```
 
 use config::PoolMode;

@@ -1,9 +1,9 @@
 //! Decides where a server without a client goes: to a waiting client of any worker, to a pool that
 //! starves for its seat, or into its own pool as parked.
 
+use super::Engine;
 use crate::admission::pool::{Next, Parked};
 use crate::admission::shares::TURN;
-use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::{Server, Times};
