@@ -106,7 +106,7 @@ impl World {
 
     /// Returns the numbers of clients and of busy servers in the engine's tables.
     pub(crate) fn table_sizes(&self) -> (usize, usize) {
-        (self.engine.client_count(), self.engine.busy_servers())
+        (self.engine.look().client_count(), self.engine.look().busy_servers())
     }
 
     /// Returns the number of clients that the limits of all workers count.

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::ids::{Micros, PoolId, WorkerId};
 use crate::lifecycle::own_query::OwnQuery;
 use crate::login::server_secret::ServerSecret;
+use crate::operator::waits;
 use crate::shell::{Event, Exchange, Io, Mail};
 
 /// A pool that a machine may use.
@@ -111,6 +112,16 @@ impl<X: Exchange> OnePool<'_, X> {
         let identity = &self.view.identity;
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::OwnQueryFailed { name, query, message: &message, repeats });
+    }
+
+    /// Describes why no server can be opened. None if there is a server, or the last attempt to open
+    /// one has not failed.
+    pub(crate) fn describe_failure(&mut self) -> Option<String> {
+        let failure = self.lock(|pool| match &pool.failure {
+            Some(failure) if pool.has_none_open() => Some(failure.clone()),
+            Some(_) | None => None,
+        })?;
+        Some(waits::describe_failure(&failure, &self.view.identity))
     }
 
     /// Logs that PostgreSQL accepts logins again.

@@ -5,19 +5,40 @@ use std::sync::Arc;
 
 use config::PoolMode;
 
+use super::Engine;
+use super::pools::Pools;
+use super::tables::{Clients, Servers};
+use super::views::PoolViews;
 use crate::client::{Client, ClientPhase};
-use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::operator::failures::Failures;
 use crate::operator::figures::{Figures, Tally};
 use crate::operator::inspect::{busy_row, client_row};
 use crate::operator::pulse::Pulse;
 use crate::operator::report::{ClientState, Report};
-use crate::operator::transactions::Transaction;
+use crate::operator::transactions::{Transaction, Transactions};
 use crate::operator::waits::{self, BusyPool, Details, Holder, WaitDetail, doing};
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
+/// One worker's connections and pools, to be read.
+#[derive(Debug)]
+pub struct Look<'a> {
+    clients: &'a Clients,
+    servers: &'a Servers,
+    views: &'a PoolViews,
+    failures: &'a Failures,
+    transactions: &'a Transactions,
+}
+
 impl<X: Exchange> Engine<X> {
+    #[inline]
+    pub fn look(&self) -> Look<'_> {
+        let Self { clients, servers, pools: Pools { views, .. }, failures, transactions, .. } =
+            self;
+        Look { clients, servers, views, failures, transactions }
+    }
+
     /// Returns everything that an operator may want to see of this worker.
     pub fn report(&mut self, now: Micros) -> Report {
         let known = self.pools.views.ids().into_iter();
@@ -31,9 +52,10 @@ impl<X: Exchange> Engine<X> {
             }
             row
         });
+        let look = self.look();
         let servers = self.servers.iter().map(|(on, server)| {
-            let mode = self.pool_mode(server.pool);
-            let mut row = busy_row(on, server, self.client_at(server), mode, now);
+            let mut row =
+                busy_row(on, server, look.client_at(server), look.pool_mode(server.pool), now);
             row.doomed |= epochs.get(&server.pool).is_some_and(|epoch| *epoch != server.epoch);
             row
         });
@@ -48,10 +70,47 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// Returns a sentence about the servers that the client `id` has waited for, and whether it is
+    /// the first with this sentence in this tick.
+    pub(crate) fn wait_detail(
+        &mut self,
+        id: ClientId,
+        details: &mut Details,
+        io: &impl Io<X>,
+    ) -> Option<(Arc<WaitDetail>, bool)> {
+        let client = self.clients.get(id)?;
+        let pool = client.wait()?.pool;
+        let key = (pool, client.identity.user.clone());
+        if let Some(known) = details.get(&key) {
+            return Some((known.clone(), false));
+        }
+        let mut one = self.pools.one(pool);
+        let detail = match one.describe_failure() {
+            Some(text) => WaitDetail { text, is_unreachable: true },
+            None => {
+                let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
+                let holders = own.filter_map(|(_, server)| {
+                    let holder = server.client?;
+                    Some(Holder::new(holder, self.clients.get(holder)?, server))
+                });
+                let (busy, limit) = one.lock(|pool| (pool.busy_servers(), pool.settings.size));
+                let identity = &one.view.identity;
+                let pool = BusyPool { busy, limit, identity, holders: holders.collect() };
+                let address = |id| io.client_address(id);
+                let text = waits::describe_holders(&pool, &key.1, io.now(), address);
+                WaitDetail { text, is_unreachable: false }
+            }
+        };
+        let detail = Arc::new(detail);
+        details.insert(key, detail.clone());
+        Some((detail, true))
+    }
+}
+
+impl<'a> Look<'a> {
     /// The figures of this worker's pools. Costs a look at each client and each server.
     pub fn figures(&self, now: Micros) -> Figures {
-        let places =
-            self.pools.views.iter().map(|(id, _)| id.0 as usize + 1).max().unwrap_or_default();
+        let places = self.views.iter().map(|(id, _)| id.0 as usize + 1).max().unwrap_or_default();
         let mut tally = Tally::new(places);
         for (_, client) in self.clients.iter() {
             tally.count_client(client);
@@ -59,14 +118,14 @@ impl<X: Exchange> Engine<X> {
         for (_, server) in self.servers.iter() {
             tally.count_server(server, self.client_at(server), self.pool_mode(server.pool), now);
         }
-        let pools = self.pools.views.iter().map(|(id, view)| (id, tally.pool(id, view))).collect();
-        Figures { clients: tally.clients_without_pool(), failures: self.failures, pools }
+        let pools = self.views.iter().map(|(id, view)| (id, tally.pool(id, view))).collect();
+        Figures { clients: tally.clients_without_pool(), failures: *self.failures, pools }
     }
 
     /// Returns the pulse of each pool that this worker knows.
     pub fn pulses(&self) -> Vec<(PoolId, Pulse)> {
         let new = |stats| Pulse { stats, ..Pulse::default() };
-        let known = self.pools.views.iter();
+        let known = self.views.iter();
         let mut pulses: Vec<_> = known.map(|(id, view)| (id, new(view.stats))).collect();
         for (_, server) in self.servers.iter() {
             // Pools are in the order of their numbers.
@@ -85,27 +144,32 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Returns the client's server, for the shell's back-pressure.
+    #[inline]
     pub fn server_of(&self, id: ClientId) -> Option<ServerId> {
         self.clients.get(id)?.server
     }
 
     /// Is the client still logging in?
+    #[inline]
     pub fn is_logging_in(&self, id: ClientId) -> bool {
         let client = self.clients.get(id);
         client.is_some_and(|client| matches!(*client.phase, ClientPhase::Login(_)))
     }
 
+    #[inline]
     pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
         self.servers.get(id)?.client
     }
 
     /// Returns the client that receives what the server sends now, and that may be slow. Replies to
     /// Weir's own queries wait for no client.
+    #[inline]
     pub fn receiver_of(&self, id: ServerId) -> Option<ClientId> {
         let server = self.servers.get(id)?;
         server.client.filter(|_| matches!(*server.phase, ServerPhase::Linked))
     }
 
+    #[inline]
     pub fn client_count(&self) -> usize {
         self.clients.len()
     }
@@ -124,81 +188,37 @@ impl<X: Exchange> Engine<X> {
         self.servers.iter().filter(|(_, server)| !listens(server)).count()
     }
 
-    pub fn client_ids(&self) -> impl Iterator<Item = ClientId> {
+    pub fn client_ids(&self) -> impl Iterator<Item = ClientId> + use<'a> {
         self.clients.ids()
     }
 
-    pub fn server_ids(&self) -> impl Iterator<Item = ServerId> {
+    pub fn server_ids(&self) -> impl Iterator<Item = ServerId> + use<'a> {
         self.servers.ids()
     }
 
     /// Is no message of the client half read?
+    #[inline]
     pub fn client_at_rest(&self, id: ClientId) -> bool {
         self.clients.get(id).is_none_or(Client::is_read_whole)
     }
 
     /// Is no message of the server half read?
+    #[inline]
     pub fn server_at_rest(&self, id: ServerId) -> bool {
         self.servers.get(id).is_none_or(|server| server.is_read_whole())
     }
 
     /// Has the server sent all replies?
+    #[inline]
     pub fn owes_nothing(&self, id: ServerId) -> bool {
         self.servers.get(id).is_none_or(|server| server.ledger.owes_nothing())
     }
 
-    /// Returns a sentence about the servers that the client `id` has waited for, and whether it is
-    /// the first with this sentence in this tick.
-    pub(crate) fn wait_detail(
-        &mut self,
-        id: ClientId,
-        details: &mut Details,
-        io: &impl Io<X>,
-    ) -> Option<(Arc<WaitDetail>, bool)> {
-        let client = self.clients.get(id)?;
-        let pool = client.wait()?.pool;
-        let key = (pool, client.identity.user.clone());
-        if let Some(known) = details.get(&key) {
-            return Some((known.clone(), false));
-        }
-        let detail = match self.describe_failure(pool) {
-            Some(text) => WaitDetail { text, is_unreachable: true },
-            None => {
-                let text = self.describe_holders(pool, &key.1, io);
-                WaitDetail { text, is_unreachable: false }
-            }
-        };
-        let detail = Arc::new(detail);
-        details.insert(key, detail.clone());
-        Some((detail, true))
-    }
-
-    /// None if there is a server, or the last attempt to open one has not failed.
-    fn describe_failure(&mut self, pool: PoolId) -> Option<String> {
-        let failure = self.pools.exchange.pool(pool, |pool| match &pool.failure {
-            Some(failure) if pool.has_none_open() => Some(failure.clone()),
-            Some(_) | None => None,
-        })?;
-        Some(waits::describe_failure(&failure, &self.pools.view(pool).identity))
-    }
-
-    fn describe_holders(&mut self, pool: PoolId, user: &str, io: &impl Io<X>) -> String {
-        let (busy, limit) =
-            self.pools.exchange.pool(pool, |pool| (pool.busy_servers(), pool.settings.size));
-        let identity = self.pools.view(pool).identity.clone();
-        let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
-        let holders = own.filter_map(|(_, server)| {
-            Some(Holder::new(server.client?, self.client_at(server)?, server))
-        });
-        let pool = BusyPool { busy, limit, identity: &identity, holders: holders.collect() };
-        waits::describe_holders(&pool, user, io.now(), |id| io.client_address(id))
-    }
-
-    fn client_at(&self, server: &Server) -> Option<&Client> {
+    fn client_at(&self, server: &Server) -> Option<&'a Client> {
         self.clients.get(server.client?)
     }
 
     fn pool_mode(&self, pool: PoolId) -> Option<PoolMode> {
-        self.pools.views.get(pool).map(|view| view.settings.mode)
+        self.views.get(pool).map(|view| view.settings.mode)
     }
 }

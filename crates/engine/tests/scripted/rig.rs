@@ -426,18 +426,18 @@ impl Rig {
     }
 
     pub(crate) fn transactions(&self, worker: usize) -> Vec<Transaction> {
-        self.0.borrow().engines[worker].transactions()
+        self.0.borrow().engines[worker].look().transactions()
     }
 
     /// The pulses of that worker's pools.
     pub(crate) fn pulses(&self, worker: usize) -> Vec<Pulse> {
-        let pulses = self.0.borrow().engines[worker].pulses();
+        let pulses = self.0.borrow().engines[worker].look().pulses();
         pulses.into_iter().map(|(_, pulse)| pulse).collect()
     }
 
     pub(crate) fn figures(&self, worker: usize) -> Figures {
         let world = self.0.borrow();
-        world.engines[worker].figures(world.net.now)
+        world.engines[worker].look().figures(world.net.now)
     }
 
     /// Was a line with these words logged?
@@ -450,7 +450,7 @@ impl Rig {
     }
 
     pub(crate) fn clients_in_tables(&self) -> usize {
-        self.0.borrow().engines.iter().map(engine::Engine::client_count).sum()
+        self.0.borrow().engines.iter().map(|engine| engine.look().client_count()).sum()
     }
 
     /// The orders to the lobbies so far.

@@ -251,7 +251,7 @@ impl Worker {
         let conn = self.sockets.client(client);
         conn.note_events(events);
         if conn.has(LOGGING_IN) {
-            if self.engine.is_logging_in(client) {
+            if self.engine.look().is_logging_in(client) {
                 return self.sockets.queue_login(client, token);
             }
             conn.flags &= !LOGGING_IN;
@@ -300,7 +300,7 @@ impl Worker {
     fn publish_drained(&self, how: Drain) {
         let gauge = self.shared.gauge(self.id);
         let drained = match how {
-            Drain::WaitForServers => self.engine.busy_servers() == 0,
+            Drain::WaitForServers => self.engine.look().busy_servers() == 0,
             Drain::WaitForClients | Drain::TakenOver => gauge.load.clients() == 0,
         };
         gauge.drained.store(drained, Ordering::Release);

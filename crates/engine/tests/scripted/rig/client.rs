@@ -143,7 +143,7 @@ impl Client {
     /// Would SUSPEND regard it as idle?
     pub(crate) fn is_at_rest(&self) -> bool {
         let (worker, id) = self.end(|end| (end.worker, end.id.expect("open")));
-        self.world.borrow().engines[worker].client_at_rest(id)
+        self.world.borrow().engines[worker].look().client_at_rest(id)
     }
 }
 

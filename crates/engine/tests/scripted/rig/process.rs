@@ -55,7 +55,7 @@ impl World {
         let bytes = handover_state.to_bytes().expect("plain data");
         self.cede(exported);
         for engine in &self.engines {
-            assert_eq!((engine.client_count(), engine.busy_servers()), (0, 0));
+            assert_eq!((engine.look().client_count(), engine.look().busy_servers()), (0, 0));
         }
         let listeners = self.end_listeners();
         self.shared.state(|state| {

@@ -193,7 +193,7 @@ impl World {
                 }
             }
         };
-        let by = self.engines[worker].receiver_of(id);
+        let by = self.engines[worker].look().receiver_of(id);
         if by.is_some_and(|by| self.net.is_slow(worker, by)) {
             return false;
         }

@@ -27,7 +27,7 @@ impl World {
             }
             // A server that is checked before use is replaced without the client noticing.
             let excused = !(server.died_idle && self.setup.checks_always());
-            let Some(client) = self.engines[worker].client_of(id).filter(|_| excused) else {
+            let Some(client) = self.engines[worker].look().client_of(id).filter(|_| excused) else {
                 continue;
             };
             let report = self.engines[worker].report(self.net.now);

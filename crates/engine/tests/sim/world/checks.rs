@@ -71,8 +71,8 @@ impl World {
         }
         for engine in &self.engines {
             let looks = self.setup.may_be_auto();
-            if engine.held_bytes() > if looks { TEXT_HELD_MAX } else { HELD_MAX } {
-                return Err(format!("{} bytes held of one message", engine.held_bytes()));
+            if engine.look().held_bytes() > if looks { TEXT_HELD_MAX } else { HELD_MAX } {
+                return Err(format!("{} bytes held of one message", engine.look().held_bytes()));
             }
         }
         self.check_sizes()?;
@@ -138,7 +138,7 @@ impl World {
             let Some(slot) = socket.slot.filter(|_| done && !self.setup.may_have_sessions()) else {
                 continue;
             };
-            let on = self.engines[socket.worker].server_of(slot);
+            let on = self.engines[socket.worker].look().server_of(slot);
             let server = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0));
             let Some(server) = server.map(|at| &self.net.servers[*at]) else { continue };
             // It may have unread bytes, or Weir may be querying it. It is also kept until a cancel
@@ -169,8 +169,10 @@ impl World {
             self.stormy = false;
             self.possible(&mut actions);
             if actions.is_empty() {
-                let left: usize = self.engines.iter().map(|engine| engine.client_count()).sum();
-                let busy: usize = self.engines.iter().map(|engine| engine.busy_servers()).sum();
+                let left: usize =
+                    self.engines.iter().map(|engine| engine.look().client_count()).sum();
+                let busy: usize =
+                    self.engines.iter().map(|engine| engine.look().busy_servers()).sum();
                 if left == 0 && busy == 0 && self.drained() {
                     self.summary.servers = self.net.servers.len();
                     return Ok(());

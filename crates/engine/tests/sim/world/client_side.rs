@@ -45,11 +45,11 @@ impl World {
         let Some(slot) = socket.slot else { return };
         // The client is not read while the server's kernel buffer is full.
         let engine = &self.engines[socket.worker];
-        let stalled = engine.server_of(slot).is_some_and(|on| {
+        let stalled = engine.look().server_of(slot).is_some_and(|on| {
             let at = self.net.server_slots[socket.worker].get(&on.0);
             at.is_some_and(|at| !self.net.servers[*at].pending.is_empty())
         });
-        let is_left = self.suspended[socket.worker] && engine.client_at_rest(slot)
+        let is_left = self.suspended[socket.worker] && engine.look().client_at_rest(slot)
             || self.taking_over.is_some() && engine.client_can_stop(slot);
         if socket.latch && !socket.blocked && !stalled && !is_left {
             actions.push(Action::ShellReadsClient(at));
@@ -90,7 +90,7 @@ impl World {
 
     fn is_asked_by_pooler(&self, at: usize) -> bool {
         let socket = &self.net.clients[at];
-        let on = socket.slot.and_then(|slot| self.engines[socket.worker].server_of(slot));
+        let on = socket.slot.and_then(|slot| self.engines[socket.worker].look().server_of(slot));
         let server = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0));
         let Some(server) = server.filter(|_| self.setup.may_be_auto()) else {
             return false;

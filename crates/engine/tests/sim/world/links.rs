@@ -33,7 +33,7 @@ impl World {
             if shared.is_on_its_way(socket.worker, slot.0) {
                 promised.insert(at);
             }
-            let on = self.engines[socket.worker].server_of(slot);
+            let on = self.engines[socket.worker].look().server_of(slot);
             let Some(on) = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0)) else {
                 continue;
             };

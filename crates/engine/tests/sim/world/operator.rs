@@ -246,7 +246,7 @@ impl World {
     /// report it.
     pub(super) fn end_shutdown(&mut self) {
         let all_know = self.orders.iter().all(VecDeque::is_empty);
-        let is_over = self.engines.iter().all(|engine| engine.busy_servers() == 0);
+        let is_over = self.engines.iter().all(|engine| engine.look().busy_servers() == 0);
         if self.draining != Some(Drain::WaitForServers) || !all_know || !is_over {
             return;
         }
@@ -291,14 +291,16 @@ impl World {
         let unsent = |at: Option<&usize>| at.is_some_and(|at| self.net.clients[*at].is_stuck());
         let slots = &self.net.client_slots[worker];
         let clients = engine
+            .look()
             .client_ids()
-            .filter(|id| !engine.client_at_rest(*id) || unsent(slots.get(&id.0)));
+            .filter(|id| !engine.look().client_at_rest(*id) || unsent(slots.get(&id.0)));
         let clients: Vec<_> = clients.collect();
         let slots = &self.net.server_slots[worker];
         let unsent = |at: Option<&usize>| at.is_some_and(|at| self.net.servers[*at].is_stuck());
         let servers = engine
+            .look()
             .server_ids()
-            .filter(|id| !engine.server_at_rest(*id) || unsent(slots.get(&id.0)));
+            .filter(|id| !engine.look().server_at_rest(*id) || unsent(slots.get(&id.0)));
         let servers: Vec<_> = servers.collect();
         let (engine, mut io) = self.engine(worker);
         for id in servers {

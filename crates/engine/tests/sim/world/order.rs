@@ -54,7 +54,7 @@ impl World {
     fn has_server(&self, (worker, waiter): (WorkerId, Waiter)) -> bool {
         let (at, client) = (usize::from(worker.0), waiter.client);
         let is_there = self.net.client_slots[at].contains_key(&client.0);
-        let has_one = is_there && self.engines[at].server_of(client).is_some();
+        let has_one = is_there && self.engines[at].look().server_of(client).is_some();
         has_one || self.shared.borrow().is_on_its_way(at, client.0)
     }
 }

@@ -17,11 +17,11 @@ impl World {
                 actions.push(Action::ShellFlushesServer(at));
             }
             // The server is not read while the client's kernel buffer is full.
-            let stalled = self.engines[worker].client_of(id).is_some_and(|client| {
+            let stalled = self.engines[worker].look().client_of(id).is_some_and(|client| {
                 let at = self.net.client_slots[worker].get(&client.0);
                 at.is_some_and(|at| !self.net.clients[*at].pending.is_empty())
             });
-            let is_left = self.suspended[worker] && self.engines[worker].server_at_rest(id);
+            let is_left = self.suspended[worker] && self.engines[worker].look().server_at_rest(id);
             if server.latch && !stalled && !is_left {
                 actions.push(Action::ShellReadsServer(at));
             }
@@ -189,7 +189,7 @@ impl World {
             } else if self.setup.keeps_clients && ears.has_listened() {
                 self.setup.bus.count_deafened();
                 if let Place::Table(worker, id) = server.place
-                    && let Some(client) = self.engines[worker].client_of(id)
+                    && let Some(client) = self.engines[worker].look().client_of(id)
                     && let Some(client) = self.net.client_slots[worker].get(&client.0)
                 {
                     self.clients[*client].hearing.lost_server(ears.ended());

@@ -45,7 +45,7 @@ impl World {
             && self.shared.borrow().mail.iter().all(std::collections::VecDeque::is_empty)
             && self.net.cancels.iter().all(|cancel| cancel.finished)
             && self.engines.iter().all(|engine| {
-                engine.client_ids().all(|id| engine.may_move(id))
+                engine.look().client_ids().all(|id| engine.may_move(id))
                     && engine.has_come_to_rest(|_, _| false)
             })
     }

@@ -38,9 +38,9 @@ impl Worker {
 
     /// Tells which clients another process could take over, now or later.
     pub(super) fn rest(&self) -> Rest {
-        let goes = |id: &ClientId| !self.stays(*id, self.engine.server_of(*id));
+        let goes = |id: &ClientId| !self.stays(*id, self.engine.look().server_of(*id));
         let mut rest = Rest::default();
-        for id in self.engine.client_ids().filter(goes) {
+        for id in self.engine.look().client_ids().filter(goes) {
             rest.is_awaited |= self.engine.may_come_to_rest(id);
             rest.can_move |= self.engine.may_move(id) && !self.has_stuck(id);
         }
@@ -49,7 +49,7 @@ impl Worker {
 
     /// Is there output that the client or its server has not read?
     fn has_stuck(&self, client: ClientId) -> bool {
-        let server = self.engine.server_of(client);
+        let server = self.engine.look().server_of(client);
         self.sockets.client_has_pending(client)
             || server.is_some_and(|server| self.sockets.server_has_pending(server))
     }

@@ -62,8 +62,8 @@ impl Worker {
             // The asking task may have stopped waiting.
             ShellMail::Report(reply) => drop(reply.send(self.report())),
             ShellMail::Figures(reply) => drop(reply.send(self.figures())),
-            ShellMail::Pulse(reply) => drop(reply.send(self.engine.pulses())),
-            ShellMail::Transactions(reply) => drop(reply.send(self.engine.transactions())),
+            ShellMail::Pulse(reply) => drop(reply.send(self.engine.look().pulses())),
+            ShellMail::Transactions(reply) => drop(reply.send(self.engine.look().transactions())),
             ShellMail::Barrier(_done) => {}
             ShellMail::Config(config) => {
                 self.sockets.set_config(config.clone());
@@ -109,7 +109,7 @@ impl Worker {
     fn report(&mut self) -> WorkerReport {
         let report = self.engine.report(self.sockets.now);
         let clients = report.clients.into_iter().map(|row| {
-            let server = self.engine.server_of(row.id);
+            let server = self.engine.look().server_of(row.id);
             ClientInfo {
                 worker: self.id,
                 pointer: self.sockets.client_pointer(row.id),
@@ -124,7 +124,7 @@ impl Worker {
         let clients = clients.collect();
         let servers = report.servers.into_iter().filter_map(|row| {
             let id = row.slot?;
-            let client = self.engine.client_of(id);
+            let client = self.engine.look().client_of(id);
             let link = client.map_or(0, |client: ClientId| self.sockets.client_pointer(client));
             let unsent = self.sockets.server_unsent(id);
             let socket = self.sockets.describe_server(id);
@@ -145,7 +145,7 @@ impl Worker {
 
     fn figures(&self) -> WorkerFigures {
         let cancels = self.cancels(self.engine.cancel_rows());
-        WorkerFigures { figures: self.engine.figures(self.sockets.now), cancels }
+        WorkerFigures { figures: self.engine.look().figures(self.sockets.now), cancels }
     }
 
     fn cancels(&self, rows: Vec<CancelRow>) -> Vec<CancelInfo> {

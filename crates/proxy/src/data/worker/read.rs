@@ -91,7 +91,7 @@ impl Worker {
     pub(super) fn read_client(&mut self, client: ClientId, token: Token) {
         let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
-            let on = self.engine.server_of(client);
+            let on = self.engine.look().server_of(client);
             if self.keeps_client(client) || !self.sockets.client_may_be_read(client, on) {
                 return;
             }
@@ -171,7 +171,7 @@ impl Worker {
     pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
         let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
-            let by = self.engine.receiver_of(server);
+            let by = self.engine.look().receiver_of(server);
             if self.keeps_server(server) || !self.sockets.server_may_be_read(server, by) {
                 return;
             }
@@ -216,7 +216,7 @@ impl Worker {
 
     #[cold]
     fn note_piece(&mut self, server: ServerId, token: Token, count: usize) {
-        if self.sockets.is_server(token, server) && !self.engine.owes_nothing(server) {
+        if self.sockets.is_server(token, server) && !self.engine.look().owes_nothing(server) {
             self.sockets.note_piece(server, token, count);
         }
     }

@@ -31,10 +31,10 @@ impl Worker {
     pub(super) fn keeps_client(&self, client: ClientId) -> bool {
         match self.hold {
             Hold::None => false,
-            Hold::Suspended => self.engine.client_at_rest(client),
+            Hold::Suspended => self.engine.look().client_at_rest(client),
             Hold::Freezing => self.engine.client_can_stop(client),
             Hold::Leaving => {
-                let server = self.engine.server_of(client);
+                let server = self.engine.look().server_of(client);
                 self.engine.client_can_stop(client) && !self.stays(client, server)
             }
             Hold::Still => true,
@@ -45,7 +45,7 @@ impl Worker {
     pub(super) fn keeps_server(&self, server: ServerId) -> bool {
         match self.hold {
             Hold::None | Hold::Freezing | Hold::Leaving => false,
-            Hold::Suspended => self.engine.server_at_rest(server),
+            Hold::Suspended => self.engine.look().server_at_rest(server),
             Hold::Still => true,
         }
     }
@@ -75,14 +75,12 @@ impl Worker {
     }
 
     fn restless(&self) -> (Vec<ClientId>, Vec<ServerId>) {
-        let clients = self
-            .engine
-            .client_ids()
-            .filter(|id| !self.engine.client_at_rest(*id) || self.sockets.client_has_pending(*id));
-        let servers = self
-            .engine
-            .server_ids()
-            .filter(|id| !self.engine.server_at_rest(*id) || self.sockets.server_has_pending(*id));
+        let clients = self.engine.look().client_ids().filter(|id| {
+            !self.engine.look().client_at_rest(*id) || self.sockets.client_has_pending(*id)
+        });
+        let servers = self.engine.look().server_ids().filter(|id| {
+            !self.engine.look().server_at_rest(*id) || self.sockets.server_has_pending(*id)
+        });
         (clients.collect(), servers.collect())
     }
 }
