@@ -128,23 +128,6 @@ impl<X: Exchange> Engine<X> {
         let waiting = self.lobbies.failed(&mut self.pools.one(pool), failure, &self.context, now);
         self.work.extend(waiting.into_iter().map(Work::Enter));
     }
-
-    /// Continues the logins of this worker that wait for this trial.
-    pub(super) fn trial_over(&mut self, pool: PoolId) {
-        self.work.extend(self.lobbies.over(pool).into_iter().map(Work::Enter));
-    }
-
-    /// Ends trials whose server is lost, and continues logins that wait for a trial that is over.
-    fn tend_trials(&mut self, now: Micros) {
-        for pool in self.lobbies.tried() {
-            match self.pools.one(pool).trial(now) {
-                Trial::GoesOn => {}
-                Trial::LacksServer => self.work.push_back(Work::Try(pool)),
-                Trial::Overdue => self.trial_failed(pool, TrialFailure::LOST, now),
-                Trial::Over => self.trial_over(pool),
-            }
-        }
-    }
 }
 
 /// Servers in lobbies.
@@ -192,7 +175,8 @@ impl<X: Exchange> Engine<X> {
         self.close_server(id, reason, io);
     }
 
-    /// Looks after the servers in the lobby that this worker has opened, a few times a second.
+    /// Looks after the servers in lobbies that this worker has opened, and after the trials that its
+    /// clients wait for, a few times a second.
     pub(super) fn tend_attending(&mut self, io: &mut impl Io<X>) {
         let mut attending = self.servers.ids_where(|server| server.is_attending());
         attending.sort_by_key(|id| self.servers[*id].times.connected_at);
@@ -210,7 +194,16 @@ impl<X: Exchange> Engine<X> {
                 }
             }
         }
-        self.tend_trials(io.now());
+        for pool in self.lobbies.tried() {
+            match self.pools.one(pool).trial(io.now()) {
+                Trial::GoesOn => {}
+                Trial::LacksServer => self.work.push_back(Work::Try(pool)),
+                Trial::Overdue => self.trial_failed(pool, TrialFailure::LOST, io.now()),
+                Trial::Over => {
+                    self.work.extend(self.lobbies.over(pool).into_iter().map(Work::Enter));
+                }
+            }
+        }
         self.yield_attending(io);
     }
 

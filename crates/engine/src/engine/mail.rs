@@ -2,6 +2,7 @@
 
 use crate::admission::pool::Grant;
 use crate::engine::Engine;
+use crate::engine::work::Work;
 use crate::ids::{ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::notify::listen::listens_to;
@@ -98,7 +99,9 @@ impl<X: Exchange> Engine<X> {
             Mail::Deaf { to } => self.tell_each(&to, |own, io| own.deaf(io), io),
             Mail::Attend { pool } => self.attend_more(pool, io),
             Mail::BackendCame { server, serial } => self.backend_came(server, serial, io),
-            Mail::LobbyTried { pool } => self.trial_over(pool),
+            Mail::LobbyTried { pool } => {
+                self.work.extend(self.lobbies.over(pool).into_iter().map(Work::Enter));
+            }
             Mail::Review { pool } => self.review_pool(pool, io),
             Mail::LeftLobby { server, serial, why } => self.left_lobby(server, serial, why, io),
             Mail::IdledInLobby { server, serial } => self.idled_in_lobby(server, serial, io),

@@ -1,14 +1,16 @@
 //! Opens servers as far as there are seats for them, and takes seats from idle servers.
 
 use super::Engine;
+use super::tables::Servers;
 use super::work::Work;
 use crate::admission::limits::{Denied, Starving};
 use crate::admission::lobby_seats::Yield;
 use crate::admission::pool::Idlest;
 use crate::admission::seat::{Fed, Opening, Victim, take_victim};
-use crate::ids::PoolId;
+use crate::ids::{Micros, PoolId};
 use crate::lifecycle::attend::send_off;
 use crate::lifecycle::close_reason::CloseReason;
+use crate::server::Server;
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
@@ -118,22 +120,22 @@ impl<X: Exchange> Engine<X> {
                         }
                     }
                 }
-                Yield::Busy(rival) => self.send_busy_off(pool, rival, io),
+                Yield::Busy(rival) => {
+                    if let Some(server) = oldest_busy(&mut self.servers, pool, now)
+                        && !self.context.has_successor
+                        && self.pools.exchange.limits(|limits| limits.may_order(rival, now))
+                    {
+                        send_off(server, io);
+                    }
+                }
             }
         }
     }
+}
 
-    /// Asks the server of a lobby that is the oldest to leave at the end of its client's
-    /// transaction, because the pool `rival` needs its seat.
-    fn send_busy_off(&mut self, pool: PoolId, rival: PoolId, io: &mut impl Io<X>) {
-        let now = io.now();
-        let own = self.servers.iter_mut().map(|(_, server)| &mut **server);
-        let own = own.filter(|server| server.pool == pool && server.may_leave_busy(now));
-        if let Some(server) = own.min_by_key(|server| server.times.connected_at)
-            && !self.context.has_successor
-            && self.pools.exchange.limits(|limits| limits.may_order(rival, now))
-        {
-            send_off(server, io);
-        }
-    }
+/// Returns the busy server of a lobby that leaves next, at the end of its client's transaction.
+fn oldest_busy(servers: &mut Servers, pool: PoolId, now: Micros) -> Option<&mut Server> {
+    let all = servers.iter_mut().map(|(_, server)| &mut **server);
+    let own = all.filter(|server| server.pool == pool && server.may_leave_busy(now));
+    own.min_by_key(|server| server.times.connected_at)
 }
