@@ -92,11 +92,11 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         purpose: Option<ServerPurpose>,
         serial: u64,
-        (pool, epoch): (PoolId, u64),
+        pool: PoolId,
         io: &mut impl Io<X>,
     ) -> Option<ServerPurpose> {
         let Some(ServerPurpose::Attend { .. }) = purpose else { return purpose };
-        self.attending_ended(pool, epoch, serial, false, io);
+        io.backend_closed(pool, serial);
         self.trial_failed(pool, TrialFailure::LOST, io.now());
         None
     }

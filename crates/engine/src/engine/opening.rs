@@ -244,7 +244,7 @@ impl<X: Exchange> Engine<X> {
         let failure = OpenFailure::new(reason, refusal, codes);
         let Server { serial, pool, epoch, client, .. } = *server;
         let purpose = purpose_of(server.phase);
-        if let Some(purpose) = self.without_attending(purpose, serial, (pool, epoch), io) {
+        if let Some(purpose) = self.without_attending(purpose, serial, pool, io) {
             let listens = matches!(purpose, ServerPurpose::Listen);
             // A wrong password, or one walsender too many, concerns this client only.
             let open = self.pools.one(pool).login_lost(epoch, listens, now);
