@@ -105,10 +105,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
             change(
                 "lifecycle/leave.rs",
                 "let (applies, renews) = (step.applies(), step.renews()); \
-                 «server.phase.settle(Settling::LastAnswer);»",
-                "let hands_over = matches!(step, Preparation::HandOver); \
-                 server.phase.settle(Settling::LastAnswer); \
-                 let session = server.session.own(); \
+                 «self.phase.settle(Settling::LastAnswer);»",
+                "let hands_over = matches!(step, crate::server::Preparation::HandOver); \
+                 self.phase.settle(Settling::LastAnswer); \
+                 let session = self.session.own(); \
                  if hands_over { (session.pinned, session.traces) = (None, Default::default()); }",
             ),
             change("relay/replies.rs", "session.disturbed |= self.server.client.is_none();", ""),

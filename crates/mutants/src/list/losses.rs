@@ -22,10 +22,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "lifecycle/lost.rs",
             "is_harmless: refused.is_some() || «server.has_harmless_request()»,",
-            "self.pools
-                    .views
-                    .get(server.pool)
-                    .is_some_and(|view| view.place != crate::routing::Place::Writer)
+            "self.pool.view.place != crate::routing::Place::Writer
                     || server.has_harmless_request()",
         )],
     },
@@ -65,7 +62,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_request_in_a_transaction_is_told_at_once",
         changes: &[change(
             "lifecycle/failed.rs",
-            "self.clients[id].while_waiting.fails = «true»;",
+            "Next::Serve => self.while_waiting.fails = «true»,",
             "false",
         )],
     },
@@ -103,11 +100,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A parameter keeps the value that a lost transaction has set",
         seen_in: "Weir, in seed 111,254",
         noticed_by: "lost::a_lost_parameter_returns",
-        changes: &[change(
-            "lifecycle/lost.rs",
-            "roll_back_values(id, client, server, &self.context.names, io);",
-            "",
-        )],
+        changes: &[change("engine/losses.rs", "pair.roll_back_values(io);", "")],
     },
     Mutant {
         name: "HidesLostSettings",

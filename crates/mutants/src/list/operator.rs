@@ -9,7 +9,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "odyssey#209, pgagroal#946",
         noticed_by: "causes",
         changes: &[change(
-            "relay/replies/answered.rs",
+            "engine/relay.rs",
             "let server = «&mut *self.servers[on]»; if matches!(*server.phase, \
                  ServerPhase::Finishing) && server.ledger.awaits_message()",
             r#"{
@@ -55,8 +55,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "engine/orders.rs",
             "let server = «self.servers.remove(id)»; \
-                 let identity = self.pools.view(server.pool).identity.clone(); \
-                 log_server_closing(id, &server, &identity, why, io);",
+                 log_server_closing(id, &server, &self.pools.view(server.pool).identity, why, io);",
             "return self.open_failed(id, why, None, io)",
         )],
     },

@@ -182,7 +182,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "keys",
         changes: &[change(
-            "lifecycle/leave.rs",
+            "engine/leaving.rs",
             "self.pools.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));",
             "",
         )],

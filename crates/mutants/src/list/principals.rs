@@ -10,8 +10,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "PgBouncer",
         noticed_by: "principals::clients_of_a_former_role_leave",
         changes: &[change(
-            "lifecycle/principal.rs",
-            "«now != logged_in_with» && self.clients[id].is_welcomed()",
+            "engine/pools.rs",
+            "«now != client.role_changes» && client.is_welcomed()",
             "now == u16::MAX",
         )],
     },
@@ -87,7 +87,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "principals::a_server_lost_while_asked_costs_no_login",
         changes: &[change(
-            "lifecycle/principal.rs",
+            "engine/login.rs",
             "self.close_server(on, reason, io); self.work.extend(«newcomer.map(Work::Checked)»);",
             "newcomer.map(Work::Checked).filter(|_| false)",
         )],

@@ -9,10 +9,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#759, pgagroal#989",
         noticed_by: "causes",
         changes: &[change(
-            "lifecycle/leave.rs",
+            "engine/leaving.rs",
             "server.lose_client(client.serial);",
             "server.lose_client(client.serial);
-                if !client.stream.is_mid_message() && matches!(*server.phase, ServerPhase::Linked) {
+                if !client.stream.is_mid_message()
+                    && matches!(*server.phase, crate::server::ServerPhase::Linked)
+                {
                     server.ledger = crate::ledger::Ledger::default();
                     server.status = b'I';
                 }",
@@ -25,18 +27,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "causes",
         changes: &[
             change(
-                "lifecycle/leave.rs",
+                "engine/leaving.rs",
                 "server.lose_client(client.serial);",
                 "server.lose_client(client.serial);
-                if client.stream.is_mid_message() && matches!(*server.phase, ServerPhase::Linked) {
+                if client.stream.is_mid_message()
+                    && matches!(*server.phase, crate::server::ServerPhase::Linked)
+                {
                     server.ledger = crate::ledger::Ledger::default();
                     server.status = b'I';
                 }",
             ),
             change(
                 "lifecycle/leave.rs",
-                "_ if «server.is_clean() && !in_message» => self.free",
-                "server.is_clean()",
+                "_ if «self.is_clean() && !in_message» => TakenBack::Free",
+                "self.is_clean()",
             ),
         ],
     },
@@ -191,7 +195,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             change("lifecycle/release.rs", "if «!flushed || !server.is_clean()» {", "!flushed"),
             change(
                 "lifecycle/leave.rs",
-                "_ if «server.is_clean() && !in_message» => self.free",
+                "_ if «self.is_clean() && !in_message» => TakenBack::Free",
                 "!in_message",
             ),
         ],
@@ -202,9 +206,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "waits",
         changes: &[change(
-            "relay/requests.rs",
-            "self.resend(id, on, «&input[begun_at..]», io)",
-            "&input[used..]",
+            "engine/relay.rs",
+            "self.resend(id, on, «&input.all()[from..]», io)",
+            "&input.all()[ran.used..]",
         )],
     },
     Mutant {

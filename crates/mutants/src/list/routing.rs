@@ -31,8 +31,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "waits",
         changes: &[change(
-            "routing/choose.rs",
-            "if client.stream.holds_message() { «self.work.push_back(Work::Route(id));» }",
+            "engine/linking.rs",
+            "client.has_request_to_route() { «self.work.push_back(Work::Route(id));» }",
             "",
         )],
     },
@@ -97,7 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir, in seed 234,057",
         noticed_by: "routing::a_client_that_no_reader_serves_is_read",
         changes: &[change(
-            "routing/choose.rs",
+            "engine/routing.rs",
             "«io.resume_client(id);» match self.pools.routes(client.pool)",
             "",
         )],
@@ -200,7 +200,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "standbys::a_session_sees_its_own_writes",
         changes: &[change(
             "routing/sessions.rs",
-            "«session.shown = Shown { at: now, by: None };»",
+            "if is_only(Harmless::Read) { «self.shown = Shown { at: now, by: None };» }",
             "",
         )],
     },
@@ -221,9 +221,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "monotonic::what_a_lost_transaction_has_read_counts",
         changes: &[change(
-            "lifecycle/lost.rs",
+            "engine/losses.rs",
             "«self.sessions.of(id, serial).has_lost_reader(io.clock());»",
-            "let _ = serial;",
+            "",
         )],
     },
     Mutant {
@@ -278,7 +278,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A session that has ended counts at its standby",
         seen_in: "",
         noticed_by: "balance::a_session_that_left_does_not_count",
-        changes: &[change("lifecycle/leave.rs", "«self.sessions.leave(id);»", "")],
+        changes: &[change("engine/leaving.rs", "«self.sessions.leave(id);»", "")],
     },
     Mutant {
         name: "LeavesFullStandbyBlindly",
@@ -286,8 +286,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "standbys::a_session_sees_its_own_writes",
         changes: &[change(
-            "routing/choose.rs",
-            "self.routing_of(id)?.others(node, «need», now).collect();",
+            "engine/pools.rs",
+            "self.routing(Some(writer))?.others(node, «need», now).collect();",
             "Need::default()",
         )],
     },
@@ -297,7 +297,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir",
         noticed_by: "reads::a_read_that_has_waited_is_judged_again",
         changes: &[change(
-            "routing/choose.rs",
+            "engine/routing.rs",
             "|routing| «routing.node(node, need, now).is_err()»)",
             "false",
         )],
@@ -319,7 +319,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir",
         noticed_by: "reads::a_read_that_is_judged_again_has_waited_since_its_arrival",
         changes: &[change(
-            "routing/choose.rs",
+            "engine/routing.rs",
             "if «since < now» { client.phase.count_wait_from(since); }",
             "false",
         )],
@@ -351,7 +351,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "With read_after_write = user, writes of other sessions do not count",
         seen_in: "",
         noticed_by: "standbys::a_session_sees_the_writes_of_its_user",
-        changes: &[change("routing/sessions.rs", "«routing.note_write(now);»", "")],
+        changes: &[change(
+            "routing/sessions.rs",
+            "self.wrote.note(now); «routing.note_write(now);»",
+            "",
+        )],
     },
     Mutant {
         name: "ReadsOldStandbys",
@@ -431,7 +435,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A request runs although the writer has not begun its transaction",
         seen_in: "Weir",
         noticed_by: "begun::a_request_never_runs_outside_of_its_transaction",
-        changes: &[change("routing/begun.rs", "let has_begun = «server.status != b'I'»;", "true")],
+        changes: &[change(
+            "routing/begun.rs",
+            "session.opening = Box::default(); «server.status != b'I'»",
+            "true",
+        )],
     },
     Mutant {
         name: "ForgetsOpening",

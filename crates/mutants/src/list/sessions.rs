@@ -228,10 +228,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "lifecycle/leave.rs",
             "let (applies, renews) = (step.applies(), step.renews()); \
-             «server.phase.settle(Settling::LastAnswer);»",
-            "let probes = matches!(step, Preparation::Probe(_)); \
-             server.phase.settle(Settling::LastAnswer); \
-             let session = server.session.own(); \
+             «self.phase.settle(Settling::LastAnswer);»",
+            "let probes = matches!(step, crate::server::Preparation::Probe(_)); \
+             self.phase.settle(Settling::LastAnswer); \
+             let session = self.session.own(); \
              if probes { (session.pinned, session.traces) = (None, Default::default()); }",
         )],
     },
@@ -362,7 +362,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "outdated::a_reload_changes_no_value",
         changes: &[change(
             "relay/resend.rs",
-            "return match «self.servers[on].is_as_prepared(self.mode_of(on))» {",
+            "Renewed::Again { prepares: «server.is_as_prepared(mode)» }",
             "false",
         )],
     },

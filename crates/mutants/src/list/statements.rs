@@ -257,7 +257,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A request during half a message counts as the one before it",
         seen_in: "Weir, in seed 346,043",
         noticed_by: "outdated::once_for_each_request",
-        changes: &[change("relay/replies/readers.rs", "self.clients[id].end_request();", "")],
+        changes: &[change("relay/replies/answered.rs", "client.end_request();", "")],
     },
     Mutant {
         name: "RestoresDiscarded",
