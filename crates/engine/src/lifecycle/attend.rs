@@ -11,6 +11,7 @@
 //!              └───────────── (a ticket, `enlist`) ◄────────────────────────────────┘
 //! ```
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::{Config, Proxied};
@@ -122,7 +123,9 @@ impl Lobbies {
 
     /// Returns the pools of the trials that clients wait for.
     pub(crate) fn tried(&self) -> Vec<PoolId> {
-        self.0.iter().map(|newcomer| newcomer.pool).collect()
+        // Many clients may wait for one trial.
+        let pools: BTreeSet<PoolId> = self.0.iter().map(|newcomer| newcomer.pool).collect();
+        pools.into_iter().collect()
     }
 
     /// Notes that a server could not serve the lobby. Returns the clients of this worker that have

@@ -171,6 +171,22 @@ fn without_an_idle_server_the_trial_ends_in_time() {
     assert!(bob.is_open());
 }
 
+#[test]
+fn many_clients_of_a_trial_open_one_server() {
+    let rig = limited(1);
+    let _alice = newcomer(&rig);
+    attend(&rig, 0);
+    let clients = [bob(&rig), bob(&rig), bob(&rig)];
+    assert_eq!(rig.servers(), 1, "there is no seat");
+    rig.reload(|config| config.global.max_server_connections = 4);
+    rig.wait_ms(400);
+    assert_eq!(rig.servers(), 2);
+    attend(&rig, 1);
+    for client in clients {
+        client.expect_welcome(&[]);
+    }
+}
+
 /// Backends of three direct pools that share two seats, in any order of events. The lobbies' thread
 /// looks at times, and a busy backend leaves when it has no client any more.
 struct Play {
