@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use config::{Config, PoolMode};
+use config::Config;
 
 use crate::admission::pool::Parked;
 use crate::cancel::keys::Keys;
@@ -145,11 +145,5 @@ impl<X: Exchange> Engine<X> {
         let id = self.servers.insert(server);
         io.attach_server(id, transport);
         id
-    }
-
-    /// Returns the mode in which the server is used.
-    pub(crate) fn mode_of(&self, on: ServerId) -> PoolMode {
-        let server = &*self.servers[on];
-        server.mode_in(self.pools.settings(server.pool).mode)
     }
 }

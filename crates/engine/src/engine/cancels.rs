@@ -1,6 +1,8 @@
 //! Carries out cancel requests and signals: exchanges mail about them with other workers, and does
 //! what follows for clients and servers. The rules are in `cancel`.
 
+use wire::error_fields::ErrorFields;
+use wire::sqlstate::ADMIN_SHUTDOWN;
 use wire::startup::CancelKey;
 
 use crate::cancel::outcome::{CancelEnd, CancelOutcome, Requester};
@@ -11,7 +13,7 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::engine::tables::Servers;
 use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::leave::Leaving;
+use crate::lifecycle::leave::{Leaving, TERMINATED};
 use crate::lifecycle::preparation::Readable;
 use crate::operator::report::CancelRow;
 use crate::shell::{Exchange, Io, Mail};
@@ -251,7 +253,9 @@ impl<X: Exchange> Engine<X> {
         let (id, serial) = whom;
         let client = self.clients.get(id).filter(|client| client.serial == serial);
         if terminates && client.is_some() {
-            self.terminate_client(id, io);
+            // As PostgreSQL terminates a backend.
+            let error = ErrorFields::new("FATAL", ADMIN_SHUTDOWN, TERMINATED);
+            self.close_with(id, &error, Leaving::Terminated, io);
             return self.answer_cancel(requester, CancelOutcome::Sent, io);
         }
         match busy_server(client, &self.servers) {

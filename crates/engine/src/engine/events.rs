@@ -13,6 +13,7 @@ use crate::handover::import::Imported;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::lifecycle::attend;
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::preparation::Readable;
 use crate::login::auth::{Awaited, Login, Peer};
 use crate::own_error::{Cause, OwnError};
@@ -102,13 +103,17 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes a client whose socket was closed.
     pub fn client_closed(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        self.client_lost(id, io);
+        if self.clients.contains(id) {
+            self.drop_client(id, Leaving::Lost, io);
+        }
         self.finish(io);
     }
 
     /// Closes a client that sent Terminate while it had no server.
     pub fn client_left(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        self.client_said_goodbye(id, io);
+        if self.clients.contains(id) {
+            self.drop_client(id, Leaving::Goodbye, io);
+        }
         self.finish(io);
     }
 
@@ -280,7 +285,7 @@ impl<X: Exchange> Engine<X> {
     pub fn begin_drain(&mut self, how: Drain, io: &mut impl Io<X>) {
         self.context.drain = Some(how);
         if how == Drain::WaitForServers {
-            self.close_gates();
+            self.pools.close_gates();
         }
         self.review(io);
     }
@@ -313,18 +318,24 @@ impl<X: Exchange> Engine<X> {
         is_parked_there: impl Fn(&X::Transport) -> bool,
         io: &mut impl Io<X>,
     ) {
-        self.close_moved_of_host(host, is_there, is_parked_there, io);
+        let worker = self.context.worker;
+        for id in self.pools.views.ids() {
+            if !self.pools.settings(id).leads_to(host) {
+                continue;
+            }
+            // They finish their current work, and are not linked again.
+            for (on, server) in self.servers.iter_mut() {
+                if server.pool == id && server.doomed.is_none() && is_there(on) {
+                    server.doomed = Some(CloseReason::CloseNeeded);
+                }
+            }
+            let parked = self.pools.exchange.pool(id, |pool| {
+                let fits = |parked: &Parked<_>| is_parked_there(&parked.transport);
+                pool.condemn_where(fits, CloseReason::Obsolete);
+                pool.take_condemned(worker)
+            });
+            self.close_parked(parked, io);
+        }
         self.finish(io);
-    }
-
-    /// Will this client come to rest when its query ends?
-    pub fn may_come_to_rest(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_some_and(Client::may_come_to_rest)
-    }
-
-    /// May Weir stop reading from this client, so that it comes to rest?
-    pub fn client_can_stop(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else { return true };
-        client.can_stop(client.server.map(|on| &*self.servers[on]))
     }
 }

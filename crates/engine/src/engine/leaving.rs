@@ -2,31 +2,19 @@
 
 use config::ErrorCodes;
 use wire::error_fields::ErrorFields;
-use wire::sqlstate::{ADMIN_SHUTDOWN, CONNECTION_FAILURE};
+use wire::sqlstate::CONNECTION_FAILURE;
 
 use super::Engine;
 use super::work::Work;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::leave::{Departure, Leaving, TERMINATED, TakenBack, cut_transaction};
+use crate::lifecycle::leave::{Departure, Leaving, TakenBack, cut_transaction};
 use crate::notify::listen::end_listening;
 use crate::operator::waits::WaitDetail;
 use crate::own_error::{CONFIG_ERROR, Cause, OwnError, judges_user};
 use crate::shell::{Event, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn client_lost(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.clients.contains(id) {
-            self.drop_client(id, Leaving::Lost, io);
-        }
-    }
-
-    pub(crate) fn client_said_goodbye(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.clients.contains(id) {
-            self.drop_client(id, Leaving::Goodbye, io);
-        }
-    }
-
     /// Closes the client with an error message.
     pub(crate) fn disconnect<'a>(
         &mut self,
@@ -62,13 +50,9 @@ impl<X: Exchange> Engine<X> {
         self.close_with(id, error, Leaving::Refused(Cause::ServerRefusal, &error.message()), io);
     }
 
-    /// Terminates the client on behalf of another one, as PostgreSQL terminates a backend.
-    pub(crate) fn terminate_client(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let error = ErrorFields::new("FATAL", ADMIN_SHUTDOWN, TERMINATED);
-        self.close_with(id, &error, Leaving::Terminated, io);
-    }
-
-    fn close_with(
+    /// Closes the client with this error. The log line is written first, because the client may read the
+    /// log at once.
+    pub(super) fn close_with(
         &mut self,
         id: ClientId,
         error: &ErrorFields,

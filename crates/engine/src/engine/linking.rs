@@ -27,7 +27,7 @@ use crate::lifecycle::release::{Freed, Released};
 use crate::own_error::OwnError;
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io};
-use crate::vars::{Slots, Welcome};
+use crate::vars::Welcome;
 
 /// Before a client has its server.
 impl<X: Exchange> Engine<X> {
@@ -99,7 +99,7 @@ impl<X: Exchange> Engine<X> {
     /// Does the same, or places the server elsewhere if the client no longer waits.
     pub(crate) fn join_or_place(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
         let pool = self.servers[on].pool;
-        match self.is_waiting(waiter, pool) {
+        match self.clients.waits(waiter, pool) {
             true => self.join_waiter(waiter.client, on, io),
             false => self.place(on, io),
         }
@@ -182,9 +182,10 @@ impl<X: Exchange> Engine<X> {
 
 /// While a server is prepared for its client.
 impl<X: Exchange> Engine<X> {
+    #[inline]
     pub(crate) fn pair(&mut self, id: ClientId, on: ServerId) -> Pair<'_, X> {
         let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
-        let (pool, context) = (self.pools.one(server.pool), &mut self.context);
+        let (pool, context) = (self.pools.known(server.pool), &mut self.context);
         Pair { id, client, on, server, pool, context }
     }
 
@@ -281,7 +282,7 @@ impl<X: Exchange> Engine<X> {
         if !self.clients[id].is_welcomed() {
             let welcome = self.servers[on].welcome.clone();
             self.welcome(id, Some(on), &welcome, io);
-            if self.mode_of(on) != PoolMode::Session {
+            if self.pools.mode_of(&self.servers[on]) != PoolMode::Session {
                 if self.clients[id].stream.holds_message() {
                     // The client has already sent a request for the server.
                     return self.prepare(id, on, io);
@@ -315,8 +316,7 @@ impl<X: Exchange> Engine<X> {
         let peer = u16::try_from(self.context.config.global.peer_id).unwrap_or(0);
         let client = &mut self.clients[id];
         let process_id = on.filter(|_| peer == 0).map(|on| &*self.servers[on]).filter(|server| {
-            let mode = server.mode_in(self.pools.settings(server.pool).mode);
-            client.replication.is_some() || mode == PoolMode::Session
+            client.replication.is_some() || self.pools.mode_of(server) == PoolMode::Session
         });
         let process_id = process_id.map(|server| server.key.pid);
         let key = self.keys.draw(peer, process_id, io);
@@ -326,17 +326,6 @@ impl<X: Exchange> Engine<X> {
         client.greet(key, welcome, introduction, &self.context, &mut self.scratch);
         io.send_client(id, &self.scratch);
         self.keys.insert(key, id);
-    }
-
-    /// Restores the settings, and holds the request until the server has accepted them.
-    pub(crate) fn apply_first(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        sql: &[u8],
-        io: &mut impl Io<X>,
-    ) {
-        self.pair(id, on).apply_first(sql, io);
     }
 
     /// The server has answered settings that were sent with a request. Returns Now if replies to the
@@ -367,18 +356,6 @@ impl<X: Exchange> Engine<X> {
         let Some(request) = server.phase.take_request() else { return };
         self.move_request(id, on, &request, reason, io);
     }
-
-    /// Has the server run one query of Weir's own.
-    pub(crate) fn send_own_query(&mut self, on: ServerId, sql: &[u8], io: &mut impl Io<X>) {
-        self.servers[on].send_own_queries(on, [sql].into_iter(), &mut self.context, io);
-    }
-
-    /// The server's present values of these parameters are its defaults.
-    pub(crate) fn defaults_changed(&mut self, on: ServerId, slots: Slots, promoted: bool) {
-        let server = &mut *self.servers[on];
-        let mut pool = self.pools.one(server.pool);
-        pool.defaults_changed(server, slots, promoted, &self.context.names);
-    }
 }
 
 /// After a client has used its server.
@@ -402,12 +379,13 @@ impl<X: Exchange> Engine<X> {
         self.free(on, io);
     }
 
+    #[inline]
     fn released(&mut self, on: ServerId) -> Released<'_, X> {
         let server = &mut *self.servers[on];
         let last = server.unexplained_client().and_then(|(id, serial)| {
             self.clients.get_mut(id).filter(|client| client.serial == serial)
         });
-        let (pool, context) = (self.pools.one(server.pool), &mut self.context);
+        let (pool, context) = (self.pools.known(server.pool), &mut self.context);
         Released { on, server, pool, context, last }
     }
 

@@ -292,7 +292,7 @@ impl<X: Exchange> Engine<X> {
         match server.way_to_login_values(&self.context.names) {
             Some(sql) => {
                 server.phase.prepare(Preparation::Restore);
-                self.send_own_query(on, &sql, io);
+                self.servers[on].send_own_query(on, &sql, &mut self.context, io);
             }
             None => self.send_question(id, on, io),
         }

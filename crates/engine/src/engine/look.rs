@@ -221,4 +221,15 @@ impl<'a> Look<'a> {
     fn pool_mode(&self, pool: PoolId) -> Option<PoolMode> {
         self.views.get(pool).map(|view| view.settings.mode)
     }
+
+    /// Will this client come to rest when its query ends?
+    pub fn may_come_to_rest(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(Client::may_come_to_rest)
+    }
+
+    /// May Weir stop reading from this client, so that it comes to rest?
+    pub fn client_can_stop(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return true };
+        client.can_stop(client.server.map(|on| &*self.servers[on]))
+    }
 }

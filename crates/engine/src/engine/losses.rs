@@ -17,6 +17,7 @@ use crate::own_error::Cause;
 use crate::relay::resend::answer_due;
 use crate::routing::Place;
 use crate::server::{Preparation, Server, ServerPhase};
+use crate::session::holding;
 use crate::shell::{Exchange, Io, Weight};
 
 /// Servers without a client, and the loss of a server.
@@ -31,48 +32,34 @@ impl<X: Exchange> Engine<X> {
         if !self.servers.contains(id) {
             return;
         }
-        self.release_lost(id);
-        match self.servers[id].losing() {
+        let server = &mut *self.servers[id];
+        if let Some(client) = server.client
+            && holding::release_lost(&mut self.clients[client], server)
+        {
+            self.follow_rename(client);
+        }
+        let losing = self.servers[id].losing();
+        match losing {
             Losing::NotOpened => self.open_failed(id, reason, None, io),
-            Losing::Prepared => self.lose_prepared(id, reason, io),
             Losing::AskedAboutRole => self.lose_asked(id, reason, io),
-            Losing::AskedAboutUser => self.lose_asked_about_user(id, reason, io),
+            // Nothing of the client's was sent, and none of its session state is on the server.
+            Losing::Prepared | Losing::AskedAboutUser => {
+                let server = &mut *self.servers[id];
+                let (client, pool) = (server.client, server.pool);
+                let was_idle = server.times.asked_at > server.times.released_at;
+                if let Some(client) = client {
+                    self.clients[client].lose_unused(server);
+                }
+                self.close_server(id, reason, io);
+                match client {
+                    None => {}
+                    Some(client) if losing == Losing::Prepared => self.requeue(client, pool, io),
+                    Some(client) => self.ask_again(client, pool, was_idle, io),
+                }
+            }
             Losing::Ahead => self.move_ahead(id, reason, io),
             Losing::Linked => self.lose_linked(id, reason, io),
             Losing::Unlinked => self.close_server(id, reason, io),
-        }
-    }
-
-    /// Returns the client of a lost server to its place in the queue: nothing of the client's was
-    /// sent, and none of its session state is on the server.
-    fn lose_prepared(&mut self, id: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[id];
-        let (client, pool) = (server.client, server.pool);
-        if let Some(client) = client {
-            self.clients[client].lose_prepared(server);
-        }
-        self.close_server(id, reason, io);
-        if let Some(client) = client {
-            self.requeue(client, pool, io);
-        }
-    }
-
-    /// Another server is asked about the user who logs in.
-    fn lose_asked_about_user(
-        &mut self,
-        id: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        let server = &mut *self.servers[id];
-        let (client, pool) = (server.client, server.pool);
-        let was_idle = server.times.asked_at > server.times.released_at;
-        if let Some(client) = client {
-            pair::part(&mut self.clients[client], server);
-        }
-        self.close_server(id, reason, io);
-        if let Some(client) = client {
-            self.ask_again(client, pool, was_idle, io);
         }
     }
 
@@ -276,9 +263,7 @@ impl<X: Exchange> Engine<X> {
         match self.clients[id].failed_bytes(id, bytes, io) {
             Next::Wait => {}
             Next::Serve => {
-                if !self.pools.changed_user.is_empty() {
-                    self.follow_rename(id);
-                }
+                self.follow_rename(id);
                 if self.link(id, io) == Readable::Now {
                     self.go_on(id, io);
                 }
@@ -293,7 +278,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(crate) fn fail_transaction(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         self.servers[on].phase.prepare(Preparation::Fail);
-        self.send_own_query(on, FAIL, io);
+        self.servers[on].send_own_query(on, FAIL, &mut self.context, io);
         Readable::NotYet
     }
 

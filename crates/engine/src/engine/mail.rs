@@ -23,7 +23,7 @@ impl<X: Exchange> Engine<X> {
         let (now, worker, pool) = (io.now(), self.context.worker, self.servers[on].pool);
         self.servers[on].phase.unpark();
         self.close_server(on, CloseReason::PrimaryChanged, io);
-        if !self.is_waiting(waiter, pool) {
+        if !self.clients.waits(waiter, pool) {
             return;
         }
         let values = self.clients[waiter.client].digest();
@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
                 self.join_or_place(waiter, id, io);
             }
             Mail::Refuse { waiter, pool, error } => {
-                if self.is_waiting(waiter, pool) && !self.leave_reader(waiter.client, pool) {
+                if self.clients.waits(waiter, pool) && !self.leave_reader(waiter.client, pool) {
                     self.refuse_client(waiter.client, &error, io);
                 }
             }

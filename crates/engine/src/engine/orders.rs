@@ -72,14 +72,6 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
     }
 
-    /// Closes all pools again: logging-in clients may have created one since the shutdown began.
-    pub(crate) fn close_gates(&mut self) {
-        for id in self.pools.exchange.pool_ids() {
-            let gate = Gate::Closed(CloseReason::ShuttingDown);
-            self.pools.exchange.pool(id, |pool| pool.set_gate(gate));
-        }
-    }
-
     /// Drops all clients and servers of these databases, whatever they are doing. Their pools must
     /// be closed, or the clients would come back.
     pub fn kill(&mut self, dies: impl Fn(&str) -> bool, io: &mut impl Io<X>) {

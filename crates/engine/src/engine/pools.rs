@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::{AccessPolicy, Database};
+use config::{AccessPolicy, Database, PoolMode};
 use thin_vec::ThinVec;
 
 use super::views::PoolViews;
@@ -59,6 +59,29 @@ impl<X: Exchange> Pools<X> {
     /// stolen server.
     pub(crate) fn view(&mut self, id: PoolId) -> &mut PoolView {
         view_of(&mut self.exchange, &mut self.views, id)
+    }
+
+    /// Returns the pool of a client or a server of this worker.
+    #[inline]
+    pub(crate) fn known(&mut self, id: PoolId) -> OnePool<'_, X> {
+        let Self { exchange, views, .. } = self;
+        let view = views.get_mut(id);
+        let view = view.expect("a worker knows the pools of its clients and servers");
+        OnePool { id, exchange, view }
+    }
+
+    /// Returns the mode in which a server is used.
+    #[inline]
+    pub(crate) fn mode_of(&self, server: &Server) -> PoolMode {
+        server.mode_in(self.settings(server.pool).mode)
+    }
+
+    /// Closes all pools again: logging-in clients may have created one since the shutdown began.
+    pub(crate) fn close_gates(&mut self) {
+        for id in self.exchange.pool_ids() {
+            let gate = Gate::Closed(CloseReason::ShuttingDown);
+            self.exchange.pool(id, |pool| pool.set_gate(gate));
+        }
     }
 
     /// Returns a pool that this worker may use.
@@ -193,7 +216,7 @@ impl<X: Exchange> Pools<X> {
     }
 
     /// Returns the pool at a node, if this worker has used it.
-    fn known(&self, writer: PoolId, node: NodeId) -> Option<PoolId> {
+    fn reader(&self, writer: PoolId, node: NodeId) -> Option<PoolId> {
         let readers = &self.views.get(writer)?.readers;
         let known = readers.iter().find(|(place, _)| *place == Place::Reader(node));
         known.map(|(_, pool)| *pool)
@@ -205,7 +228,7 @@ impl<X: Exchange> Pools<X> {
             Drawn::One(node) => node,
             Drawn::Two(two) => self.less_busy(writer, two),
             Drawn::Move { from, to } => {
-                let pool = self.known(writer, to);
+                let pool = self.reader(writer, to);
                 match pool.is_some_and(|pool| self.exchange.pool(pool, |pool| pool.is_used_up())) {
                     true => from,
                     false => to,
@@ -217,7 +240,7 @@ impl<X: Exchange> Pools<X> {
     /// Returns the less busy one of two nodes, by their weights.
     fn less_busy(&mut self, writer: PoolId, two: [NodeId; 2]) -> NodeId {
         let [first, second] = two.map(|node| {
-            let pool = self.known(writer, node);
+            let pool = self.reader(writer, node);
             let load = pool.map_or(0, |pool| self.exchange.pool(pool, |pool| pool.load()));
             let view = self.views.get(writer);
             let routing = view.and_then(|view| view.settings.routing.as_deref());

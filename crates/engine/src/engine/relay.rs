@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
             view.stats.received += input.bytes.len() as u64;
         }
         input.hold_rest(&mut self.clients[id], 0);
-        self.apply_first(id, on, sql, io);
+        self.pair(id, on).apply_first(sql, io);
     }
 
     /// Continues after an input with settings before it.
@@ -157,7 +157,7 @@ impl<X: Exchange> Engine<X> {
         let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
         match restoring.follow(id, client, server, ran, input, io.now()) {
             Followed::Sent => {}
-            Followed::First(sql) => self.apply_first(id, on, &sql, io),
+            Followed::First(sql) => self.pair(id, on).apply_first(&sql, io),
             Followed::Unused => self.give_back_unused(id, on, io),
             Followed::Terminate => self.drop_client(id, Leaving::Goodbye, io),
             Followed::Violation(violation) => self.violated(id, violation, io),
@@ -203,8 +203,8 @@ impl<X: Exchange> Engine<X> {
                 }
                 Passed::UpToRequest => return,
                 Passed::UntilJudged => {
-                    let mode = self.mode_of(on);
                     let server = &mut *self.servers[on];
+                    let mode = self.pools.mode_of(server);
                     let client = server.client.and_then(|id| self.clients.get(id));
                     match server.judge_reader(client, mode, bytes) {
                         Judged::Held => return,
@@ -300,12 +300,14 @@ impl<X: Exchange> Engine<X> {
     /// Applies news that concern the pool.
     #[cold]
     fn take_news(&mut self, on: ServerId, news: News, io: &mut impl Io<X>) {
-        let pool = self.servers[on].pool;
+        let server = &mut *self.servers[on];
+        let mut pool = self.pools.known(server.pool);
         if news.bad_report {
-            self.pools.view(pool).note_bad_report(io);
+            pool.view.note_bad_report(io);
         }
         if news.promoted || !news.defaults.is_empty() {
-            self.defaults_changed(on, news.defaults, news.promoted);
+            let names = &self.context.names;
+            pool.defaults_changed(server, news.defaults, news.promoted, names);
         }
     }
 
@@ -407,7 +409,10 @@ impl<X: Exchange> Engine<X> {
     /// The server has received no byte of `request`, the client's whole request. Returns false if
     /// another server may not get it: the lost socket is reported soon, and the client is told then.
     fn resend(&mut self, id: ClientId, on: ServerId, request: &[u8], io: &mut impl Io<X>) -> bool {
-        let may = may_resend(&self.clients[id], &self.servers[on], self.mode_of(on));
+        let may = {
+            let server = &*self.servers[on];
+            may_resend(&self.clients[id], server, self.pools.mode_of(server))
+        };
         if may {
             self.move_request(id, on, request, CloseReason::Lost, io);
         }

@@ -323,7 +323,7 @@ impl<X: Exchange> Engine<X> {
         let serial = self.clients[id].serial;
         let opening = self.sessions.of(id, serial).opening.clone();
         self.servers[on].phase.prepare(Preparation::Begin);
-        self.send_own_query(on, &opening, io);
+        self.servers[on].send_own_query(on, &opening, &mut self.context, io);
         Readable::NotYet
     }
 

@@ -4,7 +4,6 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::preparation::Readable;
 use crate::notify::listen::Unread;
-use crate::session::holding;
 use crate::session::verdict::{Decision, Judged};
 use crate::shell::{Exchange, Io};
 
@@ -47,17 +46,6 @@ impl<X: Exchange> Engine<X> {
                 Ok(false) => self.go_on(id, io),
                 Err(Unread) => self.disconnect(id, Unread::WHY, io),
             }
-        }
-    }
-
-    /// The server is lost, or its node is no longer the primary.
-    pub(crate) fn release_lost(&mut self, on: ServerId) {
-        let server = &mut *self.servers[on];
-        if let Some(id) = server.client
-            && holding::release_lost(&mut self.clients[id], server)
-            && !self.pools.changed_user.is_empty()
-        {
-            self.follow_rename(id);
         }
     }
 }

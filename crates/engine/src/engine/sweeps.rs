@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::work::Work;
-use crate::admission::pool::{Parked, Pool};
+use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase, ReaderPlace};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
@@ -17,7 +17,6 @@ use crate::routing::choose::FULL_PATIENCE;
 use crate::server::Server;
 use crate::session::holding::{end_hold, is_idle};
 use crate::session::pins::Pins;
-use crate::settings::Target;
 use crate::shell::{Closing, Event, Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
@@ -73,45 +72,6 @@ impl<X: Exchange> Engine<X> {
         (client.pool, client.role_changes) = (Some(new), role_changes);
         self.channels(id).move_to(new);
         Some(new)
-    }
-
-    /// A host name has another address. Servers at the old one finish their current work and are not
-    /// linked again.
-    pub(crate) fn close_moved_of_host(
-        &mut self,
-        host: &str,
-        is_there: impl Fn(ServerId) -> bool,
-        is_parked_there: impl Fn(&X::Transport) -> bool,
-        io: &mut impl Io<X>,
-    ) {
-        for pool in self.pools.views.ids() {
-            let targets = &self.pools.settings(pool).targets;
-            let leads = |target: &Target| matches!(target, Target::Tcp(name, _) if name == host);
-            if targets.iter().any(leads) {
-                self.close_moved_of(pool, &is_there, &is_parked_there, io);
-            }
-        }
-    }
-
-    fn close_moved_of(
-        &mut self,
-        pool: PoolId,
-        is_there: &impl Fn(ServerId) -> bool,
-        is_parked_there: &impl Fn(&X::Transport) -> bool,
-        io: &mut impl Io<X>,
-    ) {
-        for (id, server) in self.servers.iter_mut() {
-            if server.pool == pool && server.doomed.is_none() && is_there(id) {
-                server.doomed = Some(CloseReason::CloseNeeded);
-            }
-        }
-        let worker = self.context.worker;
-        let parked = self.pools.exchange.pool(pool, |pool| {
-            let fits = |parked: &Parked<_>| is_parked_there(&parked.transport);
-            pool.condemn_where(fits, CloseReason::Obsolete);
-            pool.take_condemned(worker)
-        });
-        self.close_parked(parked, io);
     }
 
     /// Gives up the servers at silent nodes. Their clients are told, or get another server.

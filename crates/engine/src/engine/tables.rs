@@ -6,7 +6,7 @@ use std::ops::{Index, IndexMut};
 use slab::Slab;
 
 use crate::client::Client;
-use crate::ids::{ClientId, ServerId};
+use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::server::Server;
 
 pub(crate) type Clients = Table<ClientId, Client>;
@@ -111,6 +111,29 @@ impl<I: Id, T> Table<I, T> {
 
     pub(crate) fn ids_where(&self, test: impl Fn(&T) -> bool) -> Vec<I> {
         self.iter().filter(|(_, connection)| test(connection)).map(|(id, _)| id).collect()
+    }
+}
+
+impl Clients {
+    /// Does this waiter's client still wait, with the same ticket?
+    pub(crate) fn waits(&self, waiter: Waiter, pool: PoolId) -> bool {
+        let found = self.get(waiter.client);
+        found.is_some_and(|client| client.waits_as(waiter, pool))
+    }
+}
+
+impl Servers {
+    /// Does this server exist, without a client?
+    pub(crate) fn is_free(&self, id: ServerId, serial: u64) -> bool {
+        let found = self.get(id);
+        found.is_some_and(|found| found.serial == serial && found.client.is_none())
+    }
+
+    /// Nothing has happened to a server since it was chosen for a waiting client. Only the rest of one
+    /// event has run since then. That closes servers with a client, in a login, with an overdue reply
+    /// or in the pool. This one is none of these. KILL closes all, but empties the queue first.
+    pub(crate) fn assert_free(&self, id: ServerId, serial: u64) {
+        debug_assert!(self.is_free(id, serial), "the server has changed hands");
     }
 }
 

@@ -11,7 +11,6 @@ use crate::operator::remarks::remark;
 use crate::operator::waits::Details;
 use crate::own_error::{Cause, OwnError, QUERY_WAIT_TIMEOUT};
 use crate::server::{LoginStage, Preparation, Server, ServerPhase};
-use crate::session::pins::Pins;
 use crate::shell::{Exchange, Io, Weight};
 
 const QUEUED: &str = "No server connection available in postgres backend, client being queued";
@@ -59,6 +58,12 @@ impl<X: Exchange> Engine<X> {
         let query_limit = |client: &_| settings(client).map_or(0, |pool| pool.query_timeout);
         let wait_limit =
             |client: &Client| self.context.wait_limit(&client.identity, settings(client));
+        let keeps_for_long = |client: &Client| {
+            let server = client.server.and_then(|on| self.servers.get(on));
+            server.is_some_and(|server| {
+                server.is_kept_for_long(client, self.pools.settings(server.pool).pin_timeout, now)
+            })
+        };
         let mut expired: Vec<(ClientId, OwnError<'_>)> = Vec::new();
         for (id, client) in self.clients.iter() {
             let why = match &*client.phase {
@@ -82,7 +87,7 @@ impl<X: Exchange> Engine<X> {
                 {
                     OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
                 }
-                ClientPhase::Linked if self.keeps_for_long(client, now) => {
+                ClientPhase::Linked if keeps_for_long(client) => {
                     OwnError::new(Cause::IdleTimeout, "pin_timeout")
                 }
                 ClientPhase::Canceling { .. } if over(cancel, client.connected_at, now) => {
@@ -140,18 +145,6 @@ impl<X: Exchange> Engine<X> {
                 self.disconnect(client, OwnError::new(Cause::NoPrimary, text.as_str()), io);
             }
         }
-    }
-
-    /// Has the client kept a pinned server unused for longer than `pin_timeout`?
-    fn keeps_for_long(&self, client: &Client, now: Micros) -> bool {
-        let server = client.server.and_then(|on| self.servers.get(on));
-        server.is_some_and(|server| {
-            let limit = self.pools.settings(server.pool).pin_timeout;
-            let is_idle = client.transaction_at == 0 && server.is_clean();
-            let is_pinned =
-                server.session.pinned.as_ref().is_some_and(|one| one.pins != Pins::DRAWN);
-            is_pinned && is_idle && over(limit, client.request_at, now)
-        })
     }
 
     /// Tells clients that have waited for `query_wait_notify` that they wait. Time counts in whole

@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
     fn work_off(&mut self, io: &mut impl Io<X>) {
         loop {
             while let Some(joining) = self.joining.take() {
-                self.join_later(joining, io);
+                self.work_on(Work::Join(joining), io);
             }
             let Some(work) = self.work.pop_front() else { break };
             self.work_on(work, io);
@@ -96,19 +96,16 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn join_later(&mut self, joining: Joining, io: &mut impl Io<X>) {
-        let Joining { server, serial, waiter } = joining;
-        self.assert_free(server, serial);
-        self.join_or_place(waiter, server, io);
-    }
-
     fn work_on(&mut self, work: Work, io: &mut impl Io<X>) {
         match work {
             Work::Requests(id) => self.read_ahead(id, io),
             Work::Route(id) => self.route_held(id, io),
-            Work::Join(joining) => self.join_later(joining, io),
+            Work::Join(Joining { server, serial, waiter }) => {
+                self.servers.assert_free(server, serial);
+                self.join_or_place(waiter, server, io);
+            }
             Work::Prove { server, serial, client } => {
-                self.assert_free(server, serial);
+                self.servers.assert_free(server, serial);
                 let found = self.clients.get(client);
                 match found.is_some_and(Client::proves) {
                     true => self.prove_by(client, server, io),
@@ -123,7 +120,7 @@ impl<X: Exchange> Engine<X> {
             }
             // `Engine::refused` disconnects a client, and may close its server, too.
             Work::TakeBack { server, serial, left } => {
-                if self.is_without_client(server, serial) {
+                if self.servers.is_free(server, serial) {
                     self.take_back(server, left, io);
                 }
             }
@@ -155,25 +152,6 @@ impl<X: Exchange> Engine<X> {
                 }
             }
         }
-    }
-
-    /// Nothing has happened to a server since it was chosen for a waiting client. Only the rest of one
-    /// event has run since then. That closes servers with a client, in a login, with an overdue reply
-    /// or in the pool. This one is none of these. KILL closes all, but empties the queue first.
-    fn assert_free(&self, server: ServerId, serial: u64) {
-        debug_assert!(self.is_without_client(server, serial), "the server has changed hands");
-    }
-
-    /// Does this server exist, without a client?
-    fn is_without_client(&self, server: ServerId, serial: u64) -> bool {
-        let found = self.servers.get(server);
-        found.is_some_and(|found| found.serial == serial && found.client.is_none())
-    }
-
-    /// Does this waiter's client still wait, with the same ticket?
-    pub(crate) fn is_waiting(&self, waiter: Waiter, pool: PoolId) -> bool {
-        let found = self.clients.get(waiter.client);
-        found.is_some_and(|client| client.waits_as(waiter, pool))
     }
 
     /// Lets a client with a server send its request. Messages sent ahead come first. Half a message

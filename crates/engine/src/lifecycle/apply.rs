@@ -164,7 +164,7 @@ impl<X: Exchange> Pair<'_, X> {
         match self.difference(order.other()) {
             Some(sql) if usual.as_ref() != Some(&sql) && has_session => {
                 self.server.phase.prepare(Preparation::Reapply);
-                self.server.send_own_queries(self.on, [&*sql].into_iter(), self.context, io);
+                self.server.send_own_query(self.on, &sql, self.context, io);
                 Answered::GoesOn(Prepared::NotYet)
             }
             _ => Answered::Refused,

@@ -103,7 +103,7 @@ impl<X: Exchange> OnePool<'_, X> {
             return false;
         }
         server.phase.settle(Settling::Explain);
-        server.send_own_queries(on, [&*sql].into_iter(), context, io);
+        server.send_own_query(on, &sql, context, io);
         true
     }
 

@@ -160,9 +160,9 @@ impl Server {
 }
 
 impl Client {
-    /// Its server is lost before it was prepared. If its statement may have caused the loss, no server
+    /// Its server is lost before the client has used it. If its statement may have caused the loss, no server
     /// is asked about that again.
-    pub(crate) fn lose_prepared(&mut self, server: &mut Server) {
+    pub(crate) fn lose_unused(&mut self, server: &mut Server) {
         if matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm)) {
             self.resent = true;
             self.extended.get_or_insert_default().questions = QUESTIONS_MAX;

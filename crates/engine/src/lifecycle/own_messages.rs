@@ -32,6 +32,17 @@ impl Server {
         io.send_server(on, &messages);
     }
 
+    /// Sends one such query.
+    pub(crate) fn send_own_query<X: Exchange>(
+        &mut self,
+        on: ServerId,
+        sql: &[u8],
+        context: &mut Context,
+        io: &mut impl Io<X>,
+    ) {
+        self.send_own_queries(on, [sql].into_iter(), context, io);
+    }
+
     /// Sends messages of Weir's own while the client is held back. `statement` is the number of the
     /// statement that they concern, or 0.
     pub(crate) fn ask<X: Exchange>(

@@ -63,7 +63,7 @@ impl<X: Exchange> Pair<'_, X> {
         if !checked && !settings.check_query.is_empty() && silent_for > settings.check_delay {
             server.phase.prepare(Preparation::Check);
             let query = settings.check_query.trim().as_bytes();
-            server.send_own_queries(on, [query].into_iter(), self.context, io);
+            server.send_own_query(on, query, self.context, io);
             return Prepared::NotYet;
         }
         if !self.client.vars.is(&server.vars) {
@@ -79,7 +79,7 @@ impl<X: Exchange> Pair<'_, X> {
                     return Prepared::Ready;
                 }
                 server.phase.prepare(Preparation::Apply);
-                server.send_own_queries(on, [&*sql].into_iter(), self.context, io);
+                server.send_own_query(on, &sql, self.context, io);
                 return Prepared::NotYet;
             }
             if self.client.vars.prepared != self.server.vars.prepared {

@@ -86,7 +86,7 @@ impl<X: Exchange> Released<'_, X> {
             server.phase.settle(Settling::Reset);
             // The replies tell whether the query discards the prepared statements.
             let reset = settings.reset_query.as_bytes();
-            server.send_own_queries(self.on, [reset].into_iter(), self.context, io);
+            server.send_own_query(self.on, reset, self.context, io);
             return Freed::NotYet;
         }
         self.settled(io)
@@ -98,7 +98,7 @@ impl<X: Exchange> Released<'_, X> {
             return Freed::Close(CloseReason::StateCannotBeDiscarded);
         }
         self.server.phase.settle(Settling::Forget);
-        self.server.send_own_queries(self.on, [FORGET].into_iter(), self.context, io);
+        self.server.send_own_query(self.on, FORGET, self.context, io);
         Freed::NotYet
     }
 
@@ -156,7 +156,7 @@ impl<X: Exchange> Released<'_, X> {
         if was_disturbed && !server.vars.channels.is_empty() {
             server.vars.change(|vars| vars.channels = Carried::default());
             server.phase.settle(Settling::Unlisten);
-            server.send_own_queries(on, [&b"UNLISTEN *"[..]].into_iter(), self.context, io);
+            server.send_own_query(on, b"UNLISTEN *", self.context, io);
             return Freed::NotYet;
         }
         server.times.released_at = now;

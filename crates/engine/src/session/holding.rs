@@ -11,7 +11,7 @@
 
 use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
-use crate::ids::Micros;
+use crate::ids::{Micros, over};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::pair;
 use crate::server::Server;
@@ -76,6 +76,13 @@ pub(crate) fn end_hold(server: &mut Server, view: &mut PoolView) {
 }
 
 impl Server {
+    /// Has its client kept it pinned, and unused, for longer than `pin_timeout`?
+    pub(crate) fn is_kept_for_long(&self, client: &Client, limit: Micros, now: Micros) -> bool {
+        let is_idle = client.transaction_at == 0 && self.is_clean();
+        let is_pinned = self.session.pinned.as_ref().is_some_and(|one| one.pins != Pins::DRAWN);
+        is_pinned && is_idle && over(limit, client.request_at, now)
+    }
+
     /// Is its client at rest, and does it keep the server only because it may ask for a drawn
     /// number?
     pub(crate) fn is_only_held(&self, client: &Client) -> bool {

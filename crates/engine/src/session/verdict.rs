@@ -465,7 +465,7 @@ impl Server {
         io: &mut impl Io<X>,
     ) {
         self.phase.ask(step(Some(Box::new(Probe::new(topics)))));
-        self.send_own_queries(on, [question].into_iter(), context, io);
+        self.send_own_query(on, question, context, io);
     }
 
     /// Can DISCARD ALL end everything that the session contains?

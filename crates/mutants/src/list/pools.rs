@@ -172,7 +172,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "keys",
         changes: &[change(
             "engine/work.rs",
-            "if «self.is_without_client(server, serial)» { self.take_back(server, left, io);",
+            "if «self.servers.is_free(server, serial)» { self.take_back(server, left, io);",
             "true",
         )],
     },

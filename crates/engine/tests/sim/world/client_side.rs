@@ -50,7 +50,7 @@ impl World {
             at.is_some_and(|at| !self.net.servers[*at].pending.is_empty())
         });
         let is_left = self.suspended[socket.worker] && engine.look().client_at_rest(slot)
-            || self.taking_over.is_some() && engine.client_can_stop(slot);
+            || self.taking_over.is_some() && engine.look().client_can_stop(slot);
         if socket.latch && !socket.blocked && !stalled && !is_left {
             actions.push(Action::ShellReadsClient(at));
         }

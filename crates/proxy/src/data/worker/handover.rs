@@ -41,7 +41,7 @@ impl Worker {
         let goes = |id: &ClientId| !self.stays(*id, self.engine.look().server_of(*id));
         let mut rest = Rest::default();
         for id in self.engine.look().client_ids().filter(goes) {
-            rest.is_awaited |= self.engine.may_come_to_rest(id);
+            rest.is_awaited |= self.engine.look().may_come_to_rest(id);
             rest.can_move |= self.engine.may_move(id) && !self.has_stuck(id);
         }
         rest

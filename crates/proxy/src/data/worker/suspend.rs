@@ -32,10 +32,10 @@ impl Worker {
         match self.hold {
             Hold::None => false,
             Hold::Suspended => self.engine.look().client_at_rest(client),
-            Hold::Freezing => self.engine.client_can_stop(client),
+            Hold::Freezing => self.engine.look().client_can_stop(client),
             Hold::Leaving => {
                 let server = self.engine.look().server_of(client);
-                self.engine.client_can_stop(client) && !self.stays(client, server)
+                self.engine.look().client_can_stop(client) && !self.stays(client, server)
             }
             Hold::Still => true,
         }
