@@ -71,7 +71,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A session's write is not noted, so its next read may be stale",
         seen_in: "Pgpool-II 4.3",
         noticed_by: "reads::a_session_sees_its_own_writes",
-        changes: &[change("routing/sessions.rs", "«session.wrote.note(now);»", "")],
+        changes: &[change("routing/sessions.rs", "«self.wrote.note(now);»", "")],
     },
     Mutant {
         name: "BelievesOldCatalogs",
