@@ -11,6 +11,7 @@ use crate::ids::{Micros, PoolId, WorkerId};
 use crate::lifecycle::own_query::OwnQuery;
 use crate::login::server_secret::ServerSecret;
 use crate::operator::waits;
+use crate::server::Server;
 use crate::shell::{Event, Exchange, Io, Mail};
 
 /// A pool that a machine may use.
@@ -122,6 +123,12 @@ impl<X: Exchange> OnePool<'_, X> {
             Some(_) | None => None,
         })?;
         Some(waits::describe_failure(&failure, &self.view.identity))
+    }
+
+    /// Is the server at a node that has ceased to be the primary? While the server was on its way to
+    /// this worker, no worker could close it.
+    pub(crate) fn has_cut(&mut self, server: &Server) -> bool {
+        self.view.settings.cluster.is_some() && self.lock(|pool| pool.is_cut(server.epoch))
     }
 
     /// Logs that PostgreSQL accepts logins again.

@@ -15,7 +15,6 @@ use crate::engine::tables::Servers;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::leave::{Leaving, TERMINATED};
 use crate::lifecycle::preparation::Readable;
-use crate::operator::report::CancelRow;
 use crate::shell::{Exchange, Io, Mail};
 
 /// Cancel requests.
@@ -97,14 +96,6 @@ impl<X: Exchange> Engine<X> {
                 self.pass_cancel_on(id, &key, io);
             }
         }
-    }
-
-    /// Returns the requests on their way to servers and peers, the oldest first.
-    pub fn cancel_rows(&self) -> Vec<CancelRow> {
-        self.cancels.rows(|on, serial| {
-            let server = self.servers.get(on).filter(|server| server.serial == serial)?;
-            Some(server.pool)
-        })
     }
 
     /// Gives an answer to the client that has sent a request or a signal. After the last answer to

@@ -16,6 +16,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::preparation::Readable;
 use crate::login::auth::{Awaited, Login, Peer};
+use crate::login::patience::CROWDED_OUT;
 use crate::own_error::{Cause, OwnError};
 use crate::server::{LoginStage, Preparation, ServerPhase};
 use crate::shell::{Checked, Drain, Exchange, Io, Mail};
@@ -132,7 +133,7 @@ impl<X: Exchange> Engine<X> {
     /// login. If there are none, those whose proofs must wait after earlier failures. Otherwise
     /// such clients could fill all places and keep others out.
     pub fn crowd_out(&mut self, io: &mut impl Io<X>) {
-        self.end_slow_logins(io);
+        self.end_waits(|_| true, &OwnError::new(Cause::TooManyClients, CROWDED_OUT), io);
         self.finish(io);
     }
 }

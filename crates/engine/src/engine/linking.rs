@@ -25,6 +25,7 @@ use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::prepare::{Answered, Prepared};
 use crate::lifecycle::release::{Freed, Released};
 use crate::own_error::OwnError;
+use crate::routing::begun::has_begun;
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io};
 use crate::vars::Welcome;
@@ -109,7 +110,11 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn join(&mut self, id: ClientId, server: ServerId, io: &mut impl Io<X>) -> Readable {
         let now = io.now();
         if self.clients[id].replication.is_some() {
-            self.replace_by_own(id, server, io);
+            // A replication client has a server of its own.
+            let served = Waiter::served(id, self.servers[server].pool, now);
+            self.clients[id].phase.prepare(served);
+            let purpose = ServerPurpose::Replication { client: id };
+            self.replace_server(server, CloseReason::Evicted, purpose, io);
             return Readable::NotYet;
         }
         if self.pools.has_another_role(&self.clients[id], &self.servers[server]) {
@@ -244,8 +249,22 @@ impl<X: Exchange> Engine<X> {
             Preparation::Signal(_) => return self.may_signal(id, on, io),
             Preparation::Unwind => return self.pair(id, on).renew(Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(id, on, io),
-            Preparation::Fail => self.transaction_failed(id, on, io),
-            Preparation::Begin => self.begun_again(id, on, io),
+            Preparation::Fail => {
+                if !self.clients[id].begin_failed(&mut self.servers[on], io.now()) {
+                    self.disconnect_from(id, on, CloseReason::OutOfStep, io);
+                    return self.close_server(on, CloseReason::OutOfStep, io);
+                }
+                self.ready(id, on, io)
+            }
+            Preparation::Begin => {
+                let client = &mut self.clients[id];
+                let session = self.sessions.of(id, client.serial);
+                if !has_begun(client, &mut self.servers[on], session) {
+                    // The client's request is not run.
+                    return self.pair(id, on).fail_transaction(io);
+                }
+                self.ready(id, on, io)
+            }
         };
         if readable == Readable::Now {
             self.go_on(id, io);
@@ -293,12 +312,15 @@ impl<X: Exchange> Engine<X> {
             // It was not queued for its first transaction, which may come much later.
             self.servers[on].stages.clear();
         }
-        let waiting = &self.clients[id].while_waiting;
-        if waiting.fails {
-            return self.fail_transaction(on, io);
+        let client = &self.clients[id];
+        if client.while_waiting.fails {
+            self.pair(id, on).fail_transaction(io);
+            return Readable::NotYet;
         }
-        if waiting.begins {
-            return self.begin_again(id, on, io);
+        if client.while_waiting.begins {
+            let opening = self.sessions.of(id, client.serial).opening.clone();
+            self.pair(id, on).begin_again(&opening, io);
+            return Readable::NotYet;
         }
         self.pair(id, on).begin(io.now());
         Readable::Now

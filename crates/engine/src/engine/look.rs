@@ -6,16 +6,16 @@ use std::sync::Arc;
 use config::PoolMode;
 
 use super::Engine;
-use super::pools::Pools;
 use super::tables::{Clients, Servers};
 use super::views::PoolViews;
+use crate::cancel::requests::Cancels;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::operator::failures::Failures;
 use crate::operator::figures::{Figures, Tally};
 use crate::operator::inspect::{busy_row, client_row};
 use crate::operator::pulse::Pulse;
-use crate::operator::report::{ClientState, Report};
+use crate::operator::report::{CancelRow, ClientState, Report};
 use crate::operator::transactions::{Transaction, Transactions};
 use crate::operator::waits::{self, BusyPool, Details, Holder, WaitDetail, doing};
 use crate::server::{Server, ServerPhase};
@@ -29,14 +29,15 @@ pub struct Look<'a> {
     views: &'a PoolViews,
     failures: &'a Failures,
     transactions: &'a Transactions,
+    cancels: &'a Cancels,
 }
 
 impl<X: Exchange> Engine<X> {
     #[inline]
     pub fn look(&self) -> Look<'_> {
-        let Self { clients, servers, pools: Pools { views, .. }, failures, transactions, .. } =
-            self;
-        Look { clients, servers, views, failures, transactions }
+        let Self { clients, servers, pools, failures, transactions, cancels, .. } = self;
+        let views = &pools.views;
+        Look { clients, servers, views, failures, transactions, cancels }
     }
 
     /// Returns everything that an operator may want to see of this worker.
@@ -64,7 +65,7 @@ impl<X: Exchange> Engine<X> {
             clients: clients.collect(),
             free_clients: self.clients.free_slots(),
             servers: servers.collect(),
-            cancels: self.cancel_rows(),
+            cancels: self.look().cancel_rows(),
             stats: self.pools.views.iter().map(|(id, view)| (id, view.stats)).collect(),
             watched: self.watch.as_ref().map(|watch| watch.watched()).unwrap_or_default(),
         }
@@ -231,5 +232,13 @@ impl<'a> Look<'a> {
     pub fn client_can_stop(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return true };
         client.can_stop(client.server.map(|on| &*self.servers[on]))
+    }
+
+    /// Returns the requests on their way to servers and peers, the oldest first.
+    pub fn cancel_rows(&self) -> Vec<CancelRow> {
+        self.cancels.rows(|on, serial| {
+            let server = self.servers.get(on).filter(|server| server.serial == serial)?;
+            Some(server.pool)
+        })
     }
 }

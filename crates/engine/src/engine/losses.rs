@@ -6,7 +6,7 @@ use super::work::Work;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::failed::{FAIL, Next};
+use crate::lifecycle::failed::Next;
 use crate::lifecycle::leave::{Leaving, cut_transaction, log_server_closing};
 use crate::lifecycle::lost::{Losing, is_loss, outlives};
 use crate::lifecycle::pair;
@@ -16,7 +16,7 @@ use crate::operator::remarks::remark;
 use crate::own_error::Cause;
 use crate::relay::resend::answer_due;
 use crate::routing::Place;
-use crate::server::{Preparation, Server, ServerPhase};
+use crate::server::{Server, ServerPhase};
 use crate::session::holding;
 use crate::shell::{Exchange, Io, Weight};
 
@@ -272,28 +272,5 @@ impl<X: Exchange> Engine<X> {
             Next::Terminate => self.drop_client(id, Leaving::Goodbye, io),
             Next::Violation(why) => self.disconnect(id, why, io),
         }
-    }
-
-    /// Puts the server into a failed transaction. Everything else is prepared for its client.
-    #[cold]
-    pub(crate) fn fail_transaction(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        self.servers[on].phase.prepare(Preparation::Fail);
-        self.servers[on].send_own_query(on, FAIL, &mut self.context, io);
-        Readable::NotYet
-    }
-
-    /// The server has answered that.
-    pub(crate) fn transaction_failed(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        if self.clients[id].begin_failed(&mut self.servers[on], io.now()) {
-            return self.ready(id, on, io);
-        }
-        self.disconnect_from(id, on, CloseReason::OutOfStep, io);
-        self.close_server(on, CloseReason::OutOfStep, io);
-        Readable::NotYet
     }
 }

@@ -6,18 +6,9 @@ use crate::engine::work::Work;
 use crate::ids::{ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::notify::listen::listens_to;
-use crate::server::Server;
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
-    /// Is the server at a node that has ceased to be the primary? While the server was on its way
-    /// to this worker, no worker could close it.
-    fn was_cut(&mut self, on: ServerId) -> bool {
-        let Server { pool, epoch, .. } = *self.servers[on];
-        let is_clustered = self.pools.settings(pool).cluster.is_some();
-        is_clustered && self.pools.exchange.pool(pool, |pool| pool.is_cut(epoch))
-    }
-
     /// Closes such a server. The client that was to get it waits again, at its old place.
     fn queue_again(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
         let (now, worker, pool) = (io.now(), self.context.worker, self.servers[on].pool);
@@ -46,7 +37,8 @@ impl<X: Exchange> Engine<X> {
         match mail {
             Mail::Server { waiter, server } => {
                 let id = self.attach(server, io);
-                if self.was_cut(id) {
+                let server = &*self.servers[id];
+                if self.pools.known(server.pool).has_cut(server) {
                     return self.queue_again(waiter, id, io);
                 }
                 self.join_or_place(waiter, id, io);

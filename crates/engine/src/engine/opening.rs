@@ -214,14 +214,6 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Replaces the server that a replication client got in its turn by one of its own.
-    pub(crate) fn replace_by_own(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let served = Waiter::served(id, self.servers[on].pool, io.now());
-        self.clients[id].phase.prepare(served);
-        let purpose = ServerPurpose::Replication { client: id };
-        self.replace_server(on, CloseReason::Evicted, purpose, io);
-    }
-
     /// Deals with a server that failed before it was logged in.
     pub(crate) fn open_failed(
         &mut self,

@@ -81,10 +81,14 @@ impl<X: Exchange> Engine<X> {
             let serial = self.clients[id].serial;
             self.sessions.of(id, serial).is_judged_read = false;
         }
-        if let Some(from) = ran.unsent
-            && self.resend(id, on, &input.all()[from..], io)
-        {
-            return None;
+        // The server has received nothing of these requests. If another server may not get them, the
+        // lost socket is reported soon, and the client is told then.
+        if let Some(from) = ran.unsent {
+            let server = &*self.servers[on];
+            if may_resend(&self.clients[id], server, self.pools.mode_of(server)) {
+                self.move_request(id, on, &input.all()[from..], CloseReason::Lost, io);
+                return None;
+            }
         }
         Some(ran)
     }
@@ -406,19 +410,6 @@ impl<X: Exchange> Engine<X> {
 
 /// Requests that are sent again.
 impl<X: Exchange> Engine<X> {
-    /// The server has received no byte of `request`, the client's whole request. Returns false if
-    /// another server may not get it: the lost socket is reported soon, and the client is told then.
-    fn resend(&mut self, id: ClientId, on: ServerId, request: &[u8], io: &mut impl Io<X>) -> bool {
-        let may = {
-            let server = &*self.servers[on];
-            may_resend(&self.clients[id], server, self.pools.mode_of(server))
-        };
-        if may {
-            self.move_request(id, on, request, CloseReason::Lost, io);
-        }
-        may
-    }
-
     /// Closes the server, and sends the client's request to another one.
     pub(crate) fn move_request(
         &mut self,

@@ -9,13 +9,11 @@ use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::preparation::Readable;
 use crate::relay::ledger::Expect;
-use crate::routing::begun::has_begun;
 use crate::routing::choose::{Route, Router, is_full};
 use crate::routing::refused::take_from_reader;
 use crate::routing::rules::Routing;
 use crate::routing::why::Why;
 use crate::routing::{FirstRequest, Place, first_request};
-use crate::server::Preparation;
 use crate::shell::{Exchange, Io};
 use crate::values::Digest;
 
@@ -310,35 +308,5 @@ impl<X: Exchange> Engine<X> {
         // The refusal is in the reader's stream. It frees the reader.
         self.reply_bytes(on, &[], io);
         self.send_again(id, io);
-    }
-
-    /// Begins the client's transaction on this server. Everything else is prepared.
-    #[cold]
-    pub(crate) fn begin_again(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        let serial = self.clients[id].serial;
-        let opening = self.sessions.of(id, serial).opening.clone();
-        self.servers[on].phase.prepare(Preparation::Begin);
-        self.servers[on].send_own_query(on, &opening, &mut self.context, io);
-        Readable::NotYet
-    }
-
-    /// The server has answered that. If it has refused, the client's request is not run.
-    pub(crate) fn begun_again(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        let client = &mut self.clients[id];
-        let session = self.sessions.of(id, client.serial);
-        match has_begun(client, &mut self.servers[on], session) {
-            true => self.ready(id, on, io),
-            false => self.fail_transaction(on, io),
-        }
     }
 }

@@ -10,7 +10,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::silent::Patience;
 use crate::login::auth::Awaited;
-use crate::login::patience::{CROWDED_OUT, LOGIN_GRACE, OUTWAITED};
+use crate::login::patience::{LOGIN_GRACE, OUTWAITED};
 use crate::own_error::{Cause, OwnError};
 use crate::routing::Place;
 use crate::routing::choose::FULL_PATIENCE;
@@ -211,10 +211,6 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub(crate) fn end_slow_logins(&mut self, io: &mut impl Io<X>) {
-        self.end_waits(|_| true, &OwnError::new(Cause::TooManyClients, CROWDED_OUT), io);
-    }
-
     pub(crate) fn free_places(&mut self, io: &mut impl Io<X>) {
         if std::mem::take(&mut self.context.places_wanted) {
             self.end_waits(
@@ -225,7 +221,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn end_waits(
+    pub(super) fn end_waits(
         &mut self,
         is_meant: impl Fn(&Client) -> bool,
         why: &OwnError<'_>,

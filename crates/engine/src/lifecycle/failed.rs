@@ -16,14 +16,14 @@ use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Micros};
 use crate::lifecycle::loss::{Failed, Skips};
+use crate::lifecycle::pair::Pair;
 use crate::relay::ending::Ending;
 use crate::routing::{FirstRequest, first_request};
-use crate::server::Server;
+use crate::server::{Preparation, Server};
 use crate::shell::{Exchange, Io};
 
 /// Begins a transaction and fails in it.
-pub(crate) const FAIL: &[u8] =
-    b"BEGIN; ROLLBACK TO SAVEPOINT \"the transaction was lost with its server\"";
+const FAIL: &[u8] = b"BEGIN; ROLLBACK TO SAVEPOINT \"the transaction was lost with its server\"";
 
 /// The next step for a failed client.
 #[derive(Debug, PartialEq, Eq)]
@@ -178,6 +178,15 @@ impl Client {
             true => self.phase.unlink(),
             false => self.phase.lose(Box::new(failed)),
         }
+    }
+}
+
+impl<X: Exchange> Pair<'_, X> {
+    /// Puts the server into a failed transaction. Everything else is prepared for its client.
+    #[cold]
+    pub(crate) fn fail_transaction(&mut self, io: &mut impl Io<X>) {
+        self.server.phase.prepare(Preparation::Fail);
+        self.server.send_own_query(self.on, FAIL, self.context, io);
     }
 }
 

@@ -12,10 +12,12 @@
 //! ```
 
 use crate::client::Client;
+use crate::lifecycle::pair::Pair;
 use crate::relay::kept_request::KeptRequest;
 use crate::routing::sessions::Session;
 use crate::routing::wish::each_text;
-use crate::server::Server;
+use crate::server::{Preparation, Server};
+use crate::shell::{Exchange, Io};
 
 /// A transaction with longer texts before its first read stays on its reader.
 const OPENING_LEN_MAX: usize = 1024;
@@ -43,6 +45,15 @@ impl KeptRequest {
         if (1..=OPENING_LEN_MAX).contains(&opening.len()) {
             self.opening = Some(opening.into());
         }
+    }
+}
+
+impl<X: Exchange> Pair<'_, X> {
+    /// Begins the client's transaction on this server with these texts. Everything else is prepared.
+    #[cold]
+    pub(crate) fn begin_again(&mut self, opening: &[u8], io: &mut impl Io<X>) {
+        self.server.phase.prepare(Preparation::Begin);
+        self.server.send_own_query(self.on, opening, self.context, io);
     }
 }
 

@@ -207,7 +207,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "waits",
         changes: &[change(
             "engine/relay.rs",
-            "self.resend(id, on, «&input.all()[from..]», io)",
+            "self.move_request(id, on, «&input.all()[from..]», CloseReason::Lost, io)",
             "&input.all()[ran.used..]",
         )],
     },

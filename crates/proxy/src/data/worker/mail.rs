@@ -144,7 +144,7 @@ impl Worker {
     }
 
     fn figures(&self) -> WorkerFigures {
-        let cancels = self.cancels(self.engine.cancel_rows());
+        let cancels = self.cancels(self.engine.look().cancel_rows());
         WorkerFigures { figures: self.engine.look().figures(self.sockets.now), cancels }
     }
 
