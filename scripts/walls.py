@@ -32,13 +32,17 @@ DATA = """
     operator/stats relay/batch_end relay/changes relay/ledger/depth routing/freshness
     session/carried session/pins
 """.split()
-# A folder stands for the files in it.
+# Files whose functions borrow a client, a server or a pool, and return what follows. A folder stands
+# for the files in it.
 MACHINES = """
-    admission/lobby_seats admission/seat lifecycle/ahead lifecycle/apply lifecycle/attend
-    lifecycle/connect_query lifecycle/defaults
-    lifecycle/enlist lifecycle/failed lifecycle/leave lifecycle/lost lifecycle/open
-    lifecycle/prepare lifecycle/principal lifecycle/release lifecycle/replicate lifecycle/statements relay/replies relay/requests relay/resend relay/substitute routing/begun
-    routing/choose routing/hold routing/refused session/holding session/verdict
+    admission/lobby_seats admission/seat cancel/ahead cancel/requests cancel/signal lifecycle/ahead
+    lifecycle/apply lifecycle/attend lifecycle/connect_query lifecycle/defaults lifecycle/enlist
+    lifecycle/failed lifecycle/leave lifecycle/lost lifecycle/open lifecycle/open_failure
+    lifecycle/pair lifecycle/prepare lifecycle/principal lifecycle/release lifecycle/replicate
+    lifecycle/statements login/auth_query login/certificate login/checks login/door login/patience
+    login/sasl login/startup login/steps notify/connection notify/listen relay/replies
+    relay/requests relay/resend relay/substitute routing/begun routing/choose routing/hold
+    routing/refused session/holding session/verdict
 """.split()
 
 METHOD = re.compile(r"\bfn\s+(\w+)")

@@ -3,14 +3,26 @@
 //! `events` receives the events of the shell and passes each to one machine. `work` has the queue
 //! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers.
 //!
-//! The machines are in the folders beside this one. They see one connection, and tell what follows
-//! from it. These files carry it out: `login` (clients that log in), `seats` (opens servers within the
-//! limits), `opening` (servers that are opened), `linking` (pairs of clients and servers), `relay`
-//! (messages between them), `losses` (clients that have lost their servers), `sessions` (verdicts of
-//! auto mode), `routing` (requests that standbys may run), `lobbies` (servers and clients of direct
-//! pools), `cancels` (cancel requests and signals), `listeners` (moves LISTEN from servers to listening
-//! connections), `restart` (an online restart), `orders` (an operator's orders), `sweeps` (work on all
-//! connections that something concerns).
+//! The machines are in the folders beside this one. A machine borrows one client, one server or one
+//! pool, and returns what follows. These files carry it out:
+//!
+//! | file | carries out what follows for |
+//! |---|---|
+//! | `login` | clients that log in |
+//! | `seats`, `opening` | servers that are opened: the limits, then the login |
+//! | `linking` | clients and servers that are linked, prepared, unlinked and cleaned |
+//! | `placing` | servers without a client |
+//! | `relay` | messages between a client and its server |
+//! | `sessions` | verdicts on what a transaction has left (auto mode) |
+//! | `routing` | requests that standbys may run |
+//! | `leaving` | clients that end, and their servers |
+//! | `losses` | servers that end, and their clients |
+//! | `lobbies` | servers and clients of direct pools |
+//! | `cancels` | cancel requests and signals |
+//! | `listeners` | LISTEN, which moves from servers to listening connections |
+//! | `restart` | an online restart |
+//! | `orders` | an operator's orders |
+//! | `sweeps` | all connections that something concerns |
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
 //! all of these for an operator and the shell, `invariants` checks them in tests.

@@ -1,7 +1,8 @@
 //! Handover: clients and servers move to another process (online restart).
 //!
-//! `records` is the format. `export` reads the tables and changes nothing. `import` fills the
-//! tables of the new process. Nothing is sent to any connection.
+//! `records` is the format. `export` makes records of clients and servers, and changes nothing.
+//! `import` makes clients and servers of records. `engine/restart.rs` does this with all connections of
+//! a worker. Nothing is sent to any connection.
 
 pub(crate) mod export;
 pub(crate) mod from_lobby;

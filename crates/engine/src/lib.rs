@@ -7,14 +7,17 @@
 //! An [`Engine`] is one worker's share: its clients, and the servers linked to them. The exchange
 //! gives access to what all workers share: pools with their parked servers and queues.
 //!
-//! Each folder is one machine. The file beside it says what the machine may touch:
+//! Each folder has one subject. The file beside it says what its files may touch. A *machine* borrows
+//! one client, one server or one pool, and returns what follows. Only the files of `engine` see all
+//! connections. They carry out what the machines return.
 //!
-//! | folder | machine |
+//! | folder | subject |
 //! |---|---|
-//! | `engine` | the tables, the events of the shell, the queue of work |
+//! | `engine` | the tables, the events of the shell, the queue of work, what follows from machines |
 //! | `login` | a client up to "logged in" |
-//! | `lifecycle` | a server is opened, linked, prepared, released, placed, closed |
+//! | `lifecycle` | a server is opened, linked to a client, prepared, released, lost |
 //! | `relay` | messages between a client and its server |
+//! | `routing` | the place of a request: the primary, or a standby |
 //! | `session` | what only auto mode needs |
 //! | `admission` | pools, limits, queues |
 //! | `notify` | LISTEN for many clients by one connection |

@@ -1,7 +1,9 @@
-//! Lifecycle: a server is opened, linked to a client, prepared for it, released, placed and closed.
+//! Lifecycle: a server is opened, linked to a client, prepared for it, released and lost.
 //!
-//! It changes the phases of clients and servers and asks the exchange for pools. It reads no message
-//! of a client; `relay` does.
+//! The machines here borrow one client, one server or both: `open` has a `NewServer`, `pair` a `Pair`,
+//! `release` a `Released`. They change the phases of the two, send Weir's own queries, and ask the
+//! server's pool. They return what follows; `engine/opening.rs`, `linking.rs`, `leaving.rs`,
+//! `losses.rs` and `lobbies.rs` carry it out. They read no message of a client; `relay` does.
 
 pub(crate) mod ahead;
 pub(crate) mod apply;

@@ -2,7 +2,8 @@
 //!
 //! It reads the client's messages, the credentials and the configuration. It may request a server
 //! (`auth_query`, or a login that proves the password) and ask the shell (names, LDAP, PAM). It
-//! ends with a client in a pool, or with an error.
+//! ends with a client in a pool, or with an error. The machine is a [`door::Door`]: it returns a
+//! [`door::Step`], which `engine/login.rs` carries out.
 
 pub mod auth;
 pub(crate) mod auth_answer;

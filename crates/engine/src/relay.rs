@@ -1,8 +1,9 @@
 //! Relay: messages between a client and its server.
 //!
-//! `requests` handles the client's messages, `replies` the server's. The `ledger` knows to whom
-//! each reply goes. They change the state of the two connections and of the prepared statements, and
-//! tell what follows, which the engine does (`engine/relay.rs`). They choose no server.
+//! `requests` handles the client's messages (`Linked`), `replies` the server's (`Replies`, then
+//! `Answered`). The `ledger` knows to whom each reply goes. They change the state of the two
+//! connections and of the prepared statements, and return what follows, which `engine/relay.rs` carries
+//! out. They choose no server.
 
 pub(crate) mod batch_end;
 pub(crate) mod changes;

@@ -6,7 +6,8 @@
 //! `first_request` finds the end of a request in a client's bytes. `wish` judges its texts, and
 //! `rules` draws one of the standbys that are fresh enough: `freshness` knows which commits a standby
 //! has, `readers` is what the workers read of it, `sessions` knows who has written, and `stays`
-//! counts the sessions of each standby. `choose` puts these together, and the engine links the client.
+//! counts the sessions of each standby. The `Router` of `choose` puts these together, and
+//! `engine/routing.rs` links the client.
 //! `hold` decides which reads wait for a fresher standby. `why` counts the reasons. `refusal` reads the
 //! first words of a reader. `refused` takes the client from a reader that refuses, and the writer gets
 //! the request. `begun` keeps the texts with which the writer begins the transaction of such a request.

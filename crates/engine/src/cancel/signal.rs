@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Nothing is done before the other client is found. Its serial number distinguishes it from later
-//! clients in the same slot. Then the call is processed again (`requests/signals.rs`).
+//! clients in the same slot. Then the call is processed again
+//! (`relay/requests/signals.rs`). `engine/cancels.rs` carries the steps out.
 
 use sql::Signs;
 use wire::error_fields::ErrorFields;

@@ -1,6 +1,6 @@
 //! Plain data of a call of `pg_cancel_backend` or `pg_terminate_backend` (`pool_mode = auto`),
-//! whose process id Weir has given to a client. `cancel/signal.rs` carries it out.
-//! `relay/requests/signals.rs` finds it among a client's messages.
+//! whose process id Weir has given to a client. `relay/requests/signals.rs` finds it among a client's
+//! messages, `cancel/signal.rs` takes its steps, and `engine/cancels.rs` carries them out.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! The new process's half of a hand-over: the records become clients and servers. Nothing is sent
-//! before [`Engine::begin_imported`], since until then the other process may still own them.
+//! before `Engine::begin_imported`, since until then the other process may still own them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

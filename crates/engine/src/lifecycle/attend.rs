@@ -1,5 +1,6 @@
 //! The engine's part of direct pools (docs/direct.md): servers whose backends serve clients'
-//! sockets, and the clients that are handed to them. The shell has the lobbies themselves.
+//! sockets, and the clients that are handed to them. `engine/lobbies.rs` carries out what follows. The
+//! shell has the lobbies themselves.
 //!
 //! ```text
 //!  a client has logged in ─┬─ the lobby works ─────────► welcome, hand_off

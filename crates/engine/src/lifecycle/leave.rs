@@ -1,5 +1,5 @@
-//! Ends a client or a server, whatever the cause. The other side of the link is always left in a
-//! defined state.
+//! The ways in which a client leaves, and what they mean for its server. `engine/leaving.rs` ends the
+//! client, `engine/losses.rs` the server.
 
 use crate::client::Client;
 use crate::ids::{Identity, Micros, ServerId};

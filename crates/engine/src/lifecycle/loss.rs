@@ -1,5 +1,5 @@
 //! The loss of a client with its server, and the error that the client gets: plain data.
-//! `lifecycle/lost.rs` acts on it.
+//! `lifecycle/lost.rs` finds it out, `engine/losses.rs` tells the client.
 //!
 //! | the client | is told |
 //! |---|---|

@@ -1,6 +1,7 @@
 //! A client whose server is lost keeps its connection, in pools that want it
 //! ([`PoolSettings::keeps_clients`]). Its settings, statements and channels go on at the next server.
 //! `loss.rs` decides what it is told, `failed.rs` continues with a client whose transaction was lost.
+//! `engine/losses.rs` carries this out.
 //!
 //! ```text
 //!  a server is lost ─┬─ its request can be sent again ──────────────► another server

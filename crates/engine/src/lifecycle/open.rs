@@ -1,5 +1,5 @@
-//! Opens a server connection, from the decision to open it up to "logged in" (protocol chapter
-//! 55.2.1, from the frontend's side).
+//! Logs a new server in, up to "logged in" (protocol chapter 55.2.1, from the frontend's side).
+//! `engine/seats.rs` decides to open it, and `engine/opening.rs` carries out what follows.
 
 use std::sync::Arc;
 

@@ -1,5 +1,9 @@
-//! The links between clients and their servers. Only this file makes and ends them. The conditions
-//! are asserted in release builds too: otherwise a client could get another one's rows.
+//! A client and its server ([`Pair`]), and the links between the two. The methods of a pair are in the
+//! files about its subjects, such as `prepare.rs`, `apply.rs`, `session/verdict.rs` and
+//! `relay/resend.rs`.
+//!
+//! Only this file makes and ends links. The conditions are asserted in release builds too: otherwise
+//! a client could get another one's rows.
 
 use config::PoolMode;
 

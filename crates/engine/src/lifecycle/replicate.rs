@@ -1,7 +1,7 @@
 //! Gives a replication client a server of its own. The server is opened with the parameters of the
 //! client's startup packet, and closed when the client leaves. It takes a place in its pool and a
 //! seat like any other server. If the pool is full, it replaces an idle server or the next free
-//! one.
+//! one (`engine/opening.rs`, `engine/linking.rs`).
 
 use crate::admission::one_pool::OnePool;
 use crate::client::Client;

@@ -1,6 +1,5 @@
 //! Connections that speak PostgreSQL's replication protocol (protocol chapter 55.4): how a client
-//! requests it in its startup packet. `lifecycle/replicate.rs` and
-//! `engine/opening.rs` have the rest.
+//! requests it in its startup packet. `lifecycle/replicate.rs` and `engine/opening.rs` have the rest.
 
 use wire::startup::StartupPacket;
 

@@ -1,6 +1,6 @@
 //! Asks PostgreSQL about a user that is not in `auth_file`. `auth_query` runs on an ordinary server
 //! of a pool (`auth_dbname`, `auth_user`). The client waits for it in the pool's queue, among the
-//! clients that have queries.
+//! clients that have queries. `engine/login.rs` carries out the steps.
 //!
 //! ```text
 //!  asked ── request ──┬─ granted ──► ask_on ─► (restore settings …) ─► question … ─► answered

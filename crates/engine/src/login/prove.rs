@@ -1,7 +1,7 @@
 //! Authentication where only PostgreSQL knows the users (`AccessPolicy::ProvenByServer`): Weir logs
 //! in to PostgreSQL with the client's password. That login takes a place in the pool and a seat
 //! like any other. If there is none, the client waits in the pool's queue, and the server that it
-//! gets is replaced by the login.
+//! gets is replaced by the login. `engine/login.rs` carries out the steps.
 //!
 //! ```text
 //!  password ─┬─ known to be right ─► authenticated

@@ -1,5 +1,5 @@
 //! A login to PostgreSQL in progress, as plain data, and the purpose of a server that is not opened for
-//! the pool's queue. `lifecycle/open.rs` handles both.
+//! the pool's queue. `lifecycle/open.rs` handles the login, `engine/opening.rs` the purpose.
 
 use wire::scram::ScramClient;
 

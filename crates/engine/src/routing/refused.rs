@@ -1,6 +1,7 @@
-//! Sends a request that a reader has refused to the writer. Nothing of the reader's answer has
-//! reached the client, and a reader cannot change anything, so the request has had no effect. The
-//! reader keeps the statements that it has prepared, and serves other clients.
+//! Reads a reader's first replies, and takes a request from a reader that has refused it. The writer
+//! gets the request next (`engine/routing.rs`). Nothing of the reader's answer has reached the client,
+//! and a reader cannot change anything, so the request has had no effect. The reader keeps the
+//! statements that it has prepared, and serves other clients.
 
 use config::PoolMode;
 

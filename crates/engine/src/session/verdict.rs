@@ -1,4 +1,5 @@
 //! Decides what a transaction has left in its session, and what follows (`pool_mode = auto`).
+//! `engine/sessions.rs` carries it out.
 //!
 //! ```text
 //!  transaction over ─┬─ no traces ─► unlink
