@@ -134,6 +134,7 @@ impl<X: Exchange> OnePool<'_, X> {
 
     /// Must a free server that no client of this pool waits for be closed, because another pool
     /// starves for its seat? `wanted`: the serial number of that pool's claim.
+    #[cold]
     pub(crate) fn yields(&mut self, wanted: u64, now: Micros) -> bool {
         let is_starved_for = self.is_starved_for(now);
         if !is_starved_for {
@@ -144,6 +145,7 @@ impl<X: Exchange> OnePool<'_, X> {
 
     /// Must a free server that a client of this pool waits for be closed, because a starving pool
     /// has a better right to its seat? `wanted`: the serial number of that pool's claim.
+    #[cold]
     pub(crate) fn is_outrivaled(&mut self, wanted: u64, now: Micros) -> bool {
         if self.rival(now).is_some() {
             return true;

@@ -155,6 +155,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    #[inline]
     pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(server) = self.servers.get_mut(id) else { return };
         // Unread bytes from before do not prove that the server is alive.

@@ -57,11 +57,11 @@ impl<X: Exchange> Engine<X> {
                 let server = Parked { server, transport };
                 self.pools.exchange.post(to, Mail::Server { waiter, server });
             }
-            Next::Yield(serial) => match self.pools.one(pool).yields(serial, now) {
+            Next::Yield(serial) => match self.pools.known(pool).yields(serial, now) {
                 true => self.close_server(id, CloseReason::Evicted, io),
                 false => self.place_one(id, false, io),
             },
-            Next::Contest(serial) => match self.pools.one(pool).is_outrivaled(serial, now) {
+            Next::Contest(serial) => match self.pools.known(pool).is_outrivaled(serial, now) {
                 true => self.close_server(id, CloseReason::Evicted, io),
                 false => self.place_one(id, true, io),
             },

@@ -357,6 +357,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     }
 
     /// The client was idle before these messages: a query begins, perhaps a transaction.
+    #[inline(always)]
     fn begin(&mut self, now: Micros) {
         self.stats.queries += 1;
         let input = self.input.get(self.from..).unwrap_or_default();
@@ -373,6 +374,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     }
 
     /// Handles the rest of a message that began in an earlier input.
+    #[inline(always)]
     fn continue_message(&mut self) {
         let taken = self.client.stream.take_body(self.input);
         if taken > 0 && !self.client.stream.dropping {
@@ -384,6 +386,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         (self.at, self.from) = (taken, taken);
     }
 
+    #[inline(always)]
     fn message(&mut self, header: Header, available: usize) -> Result<MessageAction, Violation> {
         use frontend::{
             BIND, CLOSE, COPY_DATA, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, FUNCTION_CALL,
