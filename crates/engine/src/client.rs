@@ -366,6 +366,7 @@ impl Client {
 
     /// Returns the digest of the values that its server should have; None before its welcome, when
     /// it is unknown.
+    #[inline]
     pub fn digest(&self) -> Option<Digest> {
         self.is_welcomed().then(|| self.vars.digest())
     }

@@ -218,6 +218,7 @@ impl Sockets {
         self.remotes.get(server.0 as usize)?.as_deref()
     }
 
+    #[inline]
     fn set_remote(&mut self, server: ServerId, remote: Option<Box<Remote>>) {
         *slot(&mut self.remotes, server.0 as usize) = remote;
     }
