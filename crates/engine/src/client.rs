@@ -298,6 +298,7 @@ impl Client {
     }
 
     /// Begins a new wait for a server.
+    #[inline]
     pub fn begin_wait(&mut self) {
         if std::mem::take(&mut self.while_waiting.looked_at)
             && let Some(own) = &mut self.extended

@@ -293,7 +293,7 @@ impl Phase<ClientPhase> {
 
     /// The client takes a place in the queue, or returns to it, because its server was lost before
     /// its own messages were sent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn queue(&mut self, waiter: Waiter) {
         let from = client::IDLE | client::WAITING | client::PREPARING;
         enter(&mut self.0, "queue", from, ClientPhase::Waiting(waiter));

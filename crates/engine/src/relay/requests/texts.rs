@@ -135,7 +135,7 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// Examines the Query in front. Ok: it is passed on; what was seen in it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn see_query(
         &mut self,
         header: Header,
