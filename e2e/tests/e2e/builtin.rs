@@ -214,7 +214,9 @@ fn a_superuser_logs_in_while_the_pools_have_all_connections() {
     }
     let ready = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'";
     let mut superuser = server.superuser("postgres");
-    eventually("the pool has all it may have", Duration::from_secs(10), || {
+    // While a connection of the setup still ends, PostgreSQL refuses one of the pool's logins. The pool
+    // tries again after `server_login_retry`, 15 seconds.
+    eventually("the pool has all it may have", Duration::from_secs(30), || {
         // One connection is the superuser's.
         (superuser.value(ready) == "8").then_some(())
     });
