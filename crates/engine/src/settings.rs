@@ -279,12 +279,12 @@ impl PoolSettings {
         self.mode == PoolMode::Auto
     }
 
-    /// Does this text pin the server to its client (`pin_functions`)?
     /// Is one of the targets on this host?
     pub(crate) fn leads_to(&self, host: &str) -> bool {
         self.targets.iter().any(|target| matches!(target, Target::Tcp(name, _) if name == host))
     }
 
+    /// Does this text pin the server to its client (`pin_functions`)?
     pub fn pins(&self, text: &[u8]) -> bool {
         let patterns = &self.pin_functions;
         !patterns.is_empty() && {

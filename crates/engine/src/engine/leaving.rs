@@ -41,8 +41,7 @@ impl<X: Exchange> Engine<X> {
         self.close_with(id, &error, Leaving::Refused(why.cause, &why.text), io);
     }
 
-    /// Closes the client with this error, which may be PostgreSQL's. The log line is written first,
-    /// because the client may read the log at once.
+    /// Closes the client with this error, which may be PostgreSQL's.
     pub(crate) fn refuse_client(&mut self, id: ClientId, error: &ErrorFields, io: &mut impl Io<X>) {
         if self.clients[id].asks() && judges_user(error) {
             return self.disconnect(id, CONFIG_ERROR, io);
@@ -50,8 +49,8 @@ impl<X: Exchange> Engine<X> {
         self.close_with(id, error, Leaving::Refused(Cause::ServerRefusal, &error.message()), io);
     }
 
-    /// Closes the client with this error. The log line is written first, because the client may read the
-    /// log at once.
+    /// Closes the client with this error. The log line is written first, because the client may read
+    /// the log at once.
     pub(super) fn close_with(
         &mut self,
         id: ClientId,

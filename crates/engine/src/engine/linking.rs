@@ -276,17 +276,15 @@ impl<X: Exchange> Engine<X> {
 
     /// The server refuses the client's values in every order.
     fn refused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let refused = self.pair(id, on).refused(io);
-        let (denied, closes) = match refused {
+        let (why, closes) = match self.pair(id, on).refused(io) {
             Refused::Lost(reason) => return self.lose_server(on, reason, io),
             Refused::Renewed => {
                 let purpose = ServerPurpose::Settings { client: id };
                 return self.replace_server(on, CloseReason::SettingsRefused, purpose, io);
             }
-            Refused::Denied(denied) => (denied, false),
-            Refused::DeniedAndClosed(denied) => (denied, true),
+            Refused::Denied { why, closes } => (why, closes),
         };
-        match denied {
+        match why {
             Denied::AsAtLogin(error) => self.refuse_client(id, &error, io),
             Denied::Session(text) => self.disconnect(id, text, io),
             Denied::InvalidParameter => self.disconnect(id, CloseReason::InvalidParameter, io),

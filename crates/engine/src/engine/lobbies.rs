@@ -7,8 +7,7 @@ use super::Engine;
 use super::work::Work;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::lifecycle::attend::{
-    self, Attempt, Tended, Trial, TrialFailure, expect_backend, guest, may_be_guest, new_ticket,
-    send_off,
+    self, Tended, Trial, TrialFailure, expect_backend, guest, may_be_guest, new_ticket, send_off,
 };
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::enlist;
@@ -37,28 +36,29 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Opens a server for the lobby, if there is a place and a seat for it.
-    pub(super) fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Attempt {
+    /// Opens a server for the lobby, if there is a place and a seat for it. Without a seat, the lobby gets
+    /// the next one. Returns false if the pool may have no other server now.
+    pub(super) fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
         let (now, worker) = (io.now(), self.context.worker);
         let mut one = self.pools.one(pool);
         if !one.lock(|pool| pool.reserve_attending(now)) {
             // An ordinary server that nobody uses makes room.
             let idle = one.lock(|pool| pool.take_one_parked(worker));
-            let Some(idle) = idle else { return Attempt::NoPlace };
+            let Some(idle) = idle else { return false };
             self.close_parked(vec![(idle, CloseReason::Evicted)], io);
             if !self.pools.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
-                return Attempt::NoPlace;
+                return false;
             }
         }
         // Before the seat is asked for: another worker may free one meanwhile.
         self.pools.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
         if !self.take_seat(pool, io) {
-            return Attempt::NoSeat;
+            return true;
         }
         self.pools.exchange.pool(pool, |pool| pool.lobby_wants_no_seat());
         let ticket = new_ticket(&self.context.config, io);
         self.connect_server(pool, Some(ServerPurpose::Attend { ticket }), io);
-        Attempt::Begun
+        true
     }
 
     /// Completes the login of a server that loads the library.

@@ -252,7 +252,7 @@ impl<X: Exchange> Engine<X> {
     fn go_on_without(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let is_over = !matches!(*self.clients[id].phase, ClientPhase::Failed(_));
         self.read_again(id, io);
-        if is_over && !self.pools.changed_user.is_empty() {
+        if is_over {
             self.follow_rename(id);
         }
         self.tell_untold(id, io);

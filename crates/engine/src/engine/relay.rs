@@ -174,7 +174,7 @@ impl<X: Exchange> Engine<X> {
         if !server.is_clean() {
             return;
         }
-        let mode = server.mode_in(self.pools.settings(server.pool).mode);
+        let mode = self.pools.mode_of(server);
         match Unused::of(&self.clients[id], server, mode, &self.context.names) {
             Unused::Kept => {}
             Unused::Judged => self.judge(id, on, io),
@@ -435,7 +435,7 @@ impl<X: Exchange> Engine<X> {
     /// batch is handled once more, or if it may go on with other messages.
     pub(crate) fn renewed(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let end = match self.pair(id, on).renewed(io) {
-            Renewed::Nobody => return Readable::NotYet,
+            Renewed::Nothing => return Readable::NotYet,
             Renewed::Again { prepares: true } => return self.prepare(id, on, io),
             Renewed::Again { prepares: false } => return self.ready(id, on, io),
             Renewed::Refused(end) => end,

@@ -85,7 +85,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Option<(PoolId, Micros)> {
         let mut router = self.router(id, writer);
         let (since, need) = router.arrival(io);
-        let pool = match router.route(request, (since, io.now()), need) {
+        let pool = match router.route(request, since, io.now(), need) {
             Route::Writer => writer,
             Route::Ordered(node) => self.pools.at(&self.context, writer, Place::Reader(node)),
             Route::Drawn { drawn, is_fixed } => {

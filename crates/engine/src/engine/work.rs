@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Newcomer, PoolId, ServerId, Waiter};
-use crate::lifecycle::attend::{Attempt, TrialFailure};
+use crate::lifecycle::attend::TrialFailure;
 use crate::lifecycle::leave::Departure;
 use crate::shell::{Exchange, Io};
 
@@ -129,7 +129,7 @@ impl<X: Exchange> Engine<X> {
             }
             Work::Connect(pool) => self.connect_seated(pool, io),
             Work::Try(pool) => {
-                if self.open_attending(pool, io) == Attempt::NoPlace {
+                if !self.open_attending(pool, io) {
                     self.trial_failed(pool, TrialFailure::LOST, io.now());
                 }
             }

@@ -73,10 +73,8 @@ pub(crate) enum Refused {
     Lost(CloseReason<'static>),
     /// The server is replaced by a new one for this client.
     Renewed,
-    /// The client is disconnected. The server serves others.
-    Denied(Denied),
-    /// The client is disconnected, and the server is closed.
-    DeniedAndClosed(Denied),
+    /// The client is disconnected. `closes`: the server is closed, too; otherwise it serves others.
+    Denied { why: Denied, closes: bool },
 }
 
 /// The reason to disconnect the client.
@@ -211,14 +209,11 @@ impl<X: Exchange> Pair<'_, X> {
         }
         let message = format!("varcache_apply failed: ERROR: {text}");
         remark(id, client, Weight::Error, &message, io);
-        let denied = match client.session.is_some() {
+        let why = match client.session.is_some() {
             true => Denied::Session(format!("server refused session settings: {text}")),
             false if server.mode == PoolMode::Auto => Denied::AsAtLogin(as_fatal(error)),
             false => Denied::InvalidParameter,
         };
-        match is_good {
-            true => Refused::Denied(denied),
-            false => Refused::DeniedAndClosed(denied),
-        }
+        Refused::Denied { why, closes: !is_good }
     }
 }

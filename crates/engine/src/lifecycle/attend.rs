@@ -46,16 +46,6 @@ const OWN_TICKET: &str = "own:";
 #[derive(Debug, Default)]
 pub(crate) struct Lobbies(Vec<Newcomer>);
 
-/// The result of an attempt to open a server for a lobby.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    Begun,
-    /// The pool may have no other server now.
-    NoPlace,
-    /// A limit on the servers of several pools is reached. The lobby gets the next seat.
-    NoSeat,
-}
-
 /// A server that could not serve a lobby.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrialFailure {

@@ -161,8 +161,8 @@ impl Server {
 }
 
 impl Client {
-    /// Its server is lost before the client has used it. If its statement may have caused the loss, no server
-    /// is asked about that again.
+    /// Its server is lost before the client has used it. If its statement may have caused the loss, no
+    /// server is asked about that again.
     pub(crate) fn lose_unused(&mut self, server: &mut Server) {
         if matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm)) {
             self.resent = true;

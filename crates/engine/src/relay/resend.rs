@@ -40,8 +40,8 @@ use crate::shell::{Exchange, Io};
 /// The effect of the answers to Renew or Confirm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    /// There was no refusal: the server has lost its client.
-    Nobody,
+    /// No refused batch is held.
+    Nothing,
     /// The batch is handled once more, after a new preparation if `prepares`.
     Again { prepares: bool },
     /// The client was told the error. Its batch ends like this.
@@ -222,9 +222,9 @@ impl<X: Exchange> Pair<'_, X> {
         let mode = self.mode();
         let (client, server) = (&mut *self.client, &mut *self.server);
         let failed = server.own_error.take().is_some();
-        let Some(kept) = server.kept.as_deref_mut() else { return Renewed::Nobody };
+        let Some(kept) = server.kept.as_deref_mut() else { return Renewed::Nothing };
         let (Some(refused), Some(used)) = (kept.refused.take(), kept.outline.uses.take()) else {
-            return Renewed::Nobody;
+            return Renewed::Nothing;
         };
         let given = client.extended.as_ref().and_then(|own| own.statements.shape(used.since));
         let is_the_same = match given {
@@ -282,7 +282,8 @@ impl<X: Exchange> Pair<'_, X> {
     }
 }
 
-/// Forgets the requests that the lost server has not answered. They count as messages without an effect.
+/// Forgets the requests that the lost server has not answered. They count as messages without an
+/// effect.
 pub(crate) fn abandon(client: &mut Client, server: &mut Server) {
     let statements = &mut server.statements;
     let (unnamed, session) = (&mut server.unnamed, &mut server.session);

@@ -86,7 +86,8 @@ impl<X: Exchange> Router<'_, X> {
     pub(crate) fn route(
         &mut self,
         request: &[u8],
-        (since, now): (Micros, Micros),
+        since: Micros,
+        now: Micros,
         first: Option<Need>,
     ) -> Route {
         let is_late = self.session.take_late();
@@ -97,13 +98,13 @@ impl<X: Exchange> Router<'_, X> {
                 Place::Writer | Place::Reader(_) => Route::Writer,
             };
         }
-        let Choice { nodes, harmless, is_fixed, need } = self.choose(request, (since, now), first);
+        let Choice { nodes, harmless, is_fixed, need } = self.choose(request, since, now, first);
         self.session.need = need;
         let nodes = if is_late { nodes.and(Err(Why::Full)) } else { nodes };
         if let Some(routing) = self.writer.view.settings.routing.as_deref() {
             if let Err(why) = nodes
                 && !is_late
-                && must_wait(routing, self.session, why, (since, now))
+                && must_wait(routing, self.session, why, since, now)
             {
                 return Route::Held;
             }
@@ -133,7 +134,7 @@ impl<X: Exchange> Router<'_, X> {
 
     /// Judges a request of a client that has kept its server.
     pub(crate) fn judge_kept(&mut self, request: &[u8], now: Micros) {
-        let kind = self.choose(request, (now, now), None).harmless;
+        let kind = self.choose(request, now, now, None).harmless;
         self.session.expect(kind.map(|kind| (kind, request.len())));
     }
 
@@ -142,7 +143,8 @@ impl<X: Exchange> Router<'_, X> {
     fn choose(
         &mut self,
         request: &[u8],
-        (since, now): (Micros, Micros),
+        since: Micros,
+        now: Micros,
         first: Option<Need>,
     ) -> Choice {
         let Self { client, session, writer, context, verdicts } = self;

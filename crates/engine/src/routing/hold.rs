@@ -21,7 +21,8 @@ pub(super) fn must_wait(
     routing: &Routing,
     session: &mut Session,
     why: Why,
-    (since, now): (Micros, Micros),
+    since: Micros,
+    now: Micros,
 ) -> bool {
     let is_early = now.saturating_sub(since) < routing.rules.stale_wait;
     let waits = is_early && routing.rules.wait_for(why);

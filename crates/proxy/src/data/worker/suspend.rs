@@ -75,12 +75,13 @@ impl Worker {
     }
 
     fn restless(&self) -> (Vec<ClientId>, Vec<ServerId>) {
-        let clients = self.engine.look().client_ids().filter(|id| {
-            !self.engine.look().client_at_rest(*id) || self.sockets.client_has_pending(*id)
-        });
-        let servers = self.engine.look().server_ids().filter(|id| {
-            !self.engine.look().server_at_rest(*id) || self.sockets.server_has_pending(*id)
-        });
+        let look = self.engine.look();
+        let clients = look
+            .client_ids()
+            .filter(|id| !look.client_at_rest(*id) || self.sockets.client_has_pending(*id));
+        let servers = look
+            .server_ids()
+            .filter(|id| !look.server_at_rest(*id) || self.sockets.server_has_pending(*id));
         (clients.collect(), servers.collect())
     }
 }
