@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
-from blocked import with_names
+from blocked import quoted, with_names
 from crowd import Crowd
 from wire import READY_IDLE, Connection, close, has_ended, messages, startup
 
@@ -27,6 +27,10 @@ SERVERS = {"regress": 3, "isolation": 12}
 # more than there are is enough for it to have its turn. Of twelve it comes later, but mostly before a
 # client of the suite; not always as many, lest they take turns with the same ones.
 VISITS = {"regress": (4,), "isolation": (3, 4, 5)}
+# In direct pools, so many servers are kept from the client that has left them, after two of three
+# transactions: a client that comes back to its server is to meet what another one has left there.
+KEEPS = {"regress": 1, "isolation": 2}
+KEPT = (True, True, False)
 # The isolation tests' driver watches its sessions by this one, which would have no end of visits.
 WATCHER = "/control connection"
 # A parameter as it is reported, and columns of SHOW CLIENTS and SHOW SERVERS.
@@ -108,10 +112,12 @@ class Session:
 class Proxy:
     """Listens on a port of its own, for Weir at another."""
 
-    def __init__(self, weir_port, suite, statements, is_direct):
+    def __init__(self, weir_port, cluster_port, suite, statements, is_direct):
         self.weir_port = weir_port
         self.is_direct = is_direct
         self.visits = itertools.cycle(VISITS[suite])
+        self.keeps = KEEPS[suite]
+        self.kept_next = itertools.cycle(KEPT)
         self.statements = statements[:STATEMENTS]
         self.hostile = {}
         # Process ids as they were told, and what their sessions call themselves.
@@ -119,12 +125,13 @@ class Proxy:
         self.kept = {}
         self.lock = threading.Lock()
         self.console = Connection(weir_port, user=b"postgres", database=b"pgbouncer")
+        self.observer = Connection(cluster_port, user=b"postgres", database=b"postgres")
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
 
     def stop(self):
-        for one in (self.listener, self.console, *self.hostile.values()):
+        for one in (self.listener, self.console, self.observer, *self.hostile.values()):
             one.close()
 
     def accept(self):
@@ -176,7 +183,7 @@ class Proxy:
         if not session.pointer:
             session.pointer = self.pointer(weir)
         elif not session.name.endswith(WATCHER):
-            self.visit(session.pool)
+            self.visit(session)
             # The transaction that set the name did not run under it.
             if session.test and session.name == session.name_before:
                 self.count(session)
@@ -199,13 +206,14 @@ class Proxy:
             if has_ended(weir):
                 raise ConnectionError
 
-    def visit(self, pool):
+    def visit(self, session):
+        pool = session.pool
         one = self.hostile.get(pool)
         try:
             if one is None:
                 one = self.hostile[pool] = self.crowd(pool) if self.is_direct else self.enemy(pool)
             if self.is_direct:
-                one.visit()
+                one.visit(self.server_of(session) if next(self.kept_next) else None)
             else:
                 for _ in range(next(self.visits)):
                     one.query("SELECT 1")
@@ -220,7 +228,15 @@ class Proxy:
             rows = self.console.query("SHOW SERVERS")
             return sum((row[USER], row[DATABASE], row[STATE]) == (*pool, b"idle") for row in rows)
 
-        return Crowd(lambda: self.enemy(pool), count_idle)
+        return Crowd(lambda: self.enemy(pool), count_idle, self.keeps)
+
+    def server_of(self, session):
+        """Returns the process that has had the session's last transaction, or None."""
+        rows = self.observer.query(
+            "SELECT pid FROM pg_stat_activity WHERE state = 'idle' "
+            f"AND application_name = {quoted(session.name)} ORDER BY state_change DESC LIMIT 1"
+        )
+        return int(rows[0][0]) if rows else None
 
     def enemy(self, pool):
         user, database = pool
