@@ -95,8 +95,6 @@ pub struct Engine<X> {
     pub(crate) listeners: Listeners,
     /// Follow-up work of the present event.
     pub(crate) work: work::Queue,
-    /// A server for a client, which is linked before the queue's work.
-    pub(crate) joining: Option<work::Joining>,
     /// A buffer for assembling output; kept for its capacity.
     pub(crate) scratch: Vec<u8>,
     pub(crate) messages: u64,
@@ -127,8 +125,7 @@ impl<X: Exchange> Engine<X> {
             nobody: Arc::new(Identity { database: "(nodb)".into(), user: "(nouser)".into() }),
             warms_pools: true,
             listeners: Listeners::default(),
-            work: work::Queue::new(),
-            joining: None,
+            work: work::Queue::default(),
             scratch: Vec::new(),
             messages: 0,
             watch: Watch::configured(None, &config),

@@ -60,7 +60,7 @@ impl<X: Exchange> Engine<X> {
                     return !self.sessions.holds(id, serial);
                 };
                 let readable = self.take_grant(id, pool, grant, now, io);
-                if !self.has_work() {
+                if self.work.is_empty() {
                     return readable == Readable::Now;
                 }
                 self.finish(io);

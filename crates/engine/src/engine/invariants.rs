@@ -10,7 +10,7 @@ use crate::shell::Exchange;
 impl<X: Exchange> Engine<X> {
     /// Checks what must hold between any two calls.
     pub fn check_invariants(&self) {
-        assert!(!self.has_work(), "work is left: {:?}", self.work);
+        assert!(self.work.is_empty(), "work is left: {:?}", self.work);
         for (id, client) in self.clients.iter() {
             match *client.phase {
                 ClientPhase::Linked | ClientPhase::Preparing(_) => {

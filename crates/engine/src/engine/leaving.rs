@@ -127,7 +127,7 @@ impl<X: Exchange> Engine<X> {
                 Departure::of(&client, leaving, self.context.config.global.cancel_lost_queries);
             let server = &mut *self.servers[on];
             server.lose_client(client.serial);
-            self.work.push_back(Work::TakeBack { server: on, serial: server.serial, left });
+            self.work.push(Work::TakeBack { server: on, serial: server.serial, left });
         }
     }
 

@@ -387,7 +387,7 @@ impl<X: Exchange> Engine<X> {
         client.resent = false;
         client.phase.unlink();
         if !client.stream.held.is_empty() && client.has_request_to_route() {
-            self.work.push_back(Work::Route(id));
+            self.work.push(Work::Route(id));
         }
         if !self.pools.changed_user.is_empty() {
             self.follow_rename(id);

@@ -197,7 +197,7 @@ impl<X: Exchange> Engine<X> {
         for pool in self.lobbies.tried() {
             match self.pools.one(pool).trial(io.now()) {
                 Trial::GoesOn => {}
-                Trial::LacksServer => self.work.push_back(Work::Try(pool)),
+                Trial::LacksServer => self.work.push(Work::Try(pool)),
                 Trial::Overdue => self.trial_failed(pool, TrialFailure::LOST, io.now()),
                 Trial::Over => {
                     self.work.extend(self.lobbies.over(pool).into_iter().map(Work::Enter));

@@ -98,7 +98,7 @@ impl<X: Exchange> Engine<X> {
             (parked, opens)
         });
         if opens {
-            self.work.push_back(Work::Open(pool));
+            self.work.push(Work::Open(pool));
         }
         let client = &mut self.clients[id];
         if let Some(parked) = parked {
@@ -109,7 +109,7 @@ impl<X: Exchange> Engine<X> {
         }
         match self.lobbies.entrance(id, client, &mut one, &self.context, now) {
             Entrance::Proxied | Entrance::Direct => self.enter_pool_at_once(id, pool, io),
-            Entrance::Trial { open: true } => self.work.push_back(Work::Try(pool)),
+            Entrance::Trial { open: true } => self.work.push(Work::Try(pool)),
             Entrance::Trial { open: false } => {}
         }
     }
@@ -405,7 +405,7 @@ impl<X: Exchange> Engine<X> {
 
     fn prove_soon(&mut self, id: ClientId, on: ServerId) {
         let serial = self.servers[on].serial;
-        self.work.push_back(Work::Prove { server: on, serial, client: id });
+        self.work.push(Work::Prove { server: on, serial, client: id });
     }
 
     /// Continues with the server that the client got in its turn. If the same password was proven

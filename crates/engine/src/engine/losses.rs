@@ -138,7 +138,7 @@ impl<X: Exchange> Engine<X> {
             self.listeners.forget((now, 0), &mut self.pools.one(pool));
         }
         if self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
-            self.work.push_back(Work::Open(pool));
+            self.work.push(Work::Open(pool));
         }
         self.feed(io);
     }
@@ -202,7 +202,7 @@ impl<X: Exchange> Engine<X> {
     /// Reads a client that has lost its server: the bytes that have arrived, and its socket.
     pub(crate) fn read_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients[id].stream.holds_message() {
-            self.work.push_back(Work::Route(id));
+            self.work.push(Work::Route(id));
         }
         io.resume_client(id);
     }

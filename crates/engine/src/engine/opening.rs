@@ -244,7 +244,7 @@ impl<X: Exchange> Engine<X> {
                 self.listeners.failed(failure.refused, now, &mut self.pools.one(pool));
             }
             if open {
-                self.work.push_back(Work::Open(pool));
+                self.work.push(Work::Open(pool));
             }
             self.feed(io);
             if let Some(own) = purpose.client().filter(|own| client == Some(*own)) {
@@ -291,7 +291,7 @@ impl<X: Exchange> Engine<X> {
             let is_right = self.pools.one(pool).outlives(password, error);
             if is_right && self.clients[id].wants_console(&self.context.config) {
                 let serial = self.clients[id].serial;
-                return self.work.push_back(Work::Admit { client: id, serial });
+                return self.work.push(Work::Admit { client: id, serial });
             }
         }
         self.refuse_client(id, error, io);

@@ -2,6 +2,7 @@
 //! starves for its seat, or into its own pool as parked.
 
 use super::Engine;
+use super::work::Joining;
 use crate::admission::pool::{Next, Parked};
 use crate::admission::shares::TURN;
 use crate::ids::ServerId;
@@ -48,7 +49,10 @@ impl<X: Exchange> Engine<X> {
             Next::Park => {}
             Next::Enlist => self.enlist(id, io),
             Next::Ask => self.ask_principal(id, None, io),
-            Next::Local(waiter) => self.join_soon(id, waiter),
+            Next::Local(waiter) => {
+                let serial = self.servers[id].serial;
+                self.work.join(Joining { server: id, serial, waiter });
+            }
             Next::Remote(to, waiter) => {
                 let mut server = self.servers.remove(id);
                 server.leave_worker();

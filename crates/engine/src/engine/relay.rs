@@ -364,7 +364,7 @@ impl<X: Exchange> Engine<X> {
             Awaited::Permission => self.may_signal(id, on, io),
             Awaited::Count => {
                 self.go_on(id, io);
-                self.work.push_back(Work::Requests(id));
+                self.work.push(Work::Requests(id));
             }
             Awaited::Arrived => self.go_on(id, io),
         }

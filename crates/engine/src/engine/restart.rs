@@ -397,7 +397,7 @@ impl<X: Exchange> Engine<X> {
             // It was opened before a change of the pool's mode. No other mode knows of channels.
             server.doomed = Some(CloseReason::Obsolete);
             let left = Departure::default();
-            self.work.push_back(Work::TakeBack { server: on, serial, left });
+            self.work.push(Work::TakeBack { server: on, serial, left });
             return false;
         }
         server.leave_with(now);
@@ -428,7 +428,7 @@ impl<X: Exchange> Engine<X> {
             let is_preparing = matches!(*client.phase, ClientPhase::Preparing(_));
             if matches!(*client.phase, ClientPhase::Failed(_)) {
                 if self.clients[id].has_request_to_route() {
-                    self.work.push_back(Work::Route(id));
+                    self.work.push(Work::Route(id));
                 }
             } else if let Some(on) = client.server.filter(|_| is_preparing)
                 && self.prepare(id, on, io) == Readable::Now

@@ -278,7 +278,7 @@ impl<X: Exchange> Engine<X> {
             self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
         }
         self.clients[id].phase.leave_queue();
-        self.work.push_back(Work::Route(id));
+        self.work.push(Work::Route(id));
         true
     }
 }

@@ -90,10 +90,10 @@ impl<X: Exchange> Engine<X> {
             match self.pools.one(pool).fed(now) {
                 Fed::Server => {
                     if self.pools.one(pool).opens_here(&self.context) && self.take_seat(pool, io) {
-                        self.work.push_back(Work::Connect(pool));
+                        self.work.push(Work::Connect(pool));
                     }
                 }
-                Fed::Lobby => self.work.push_back(Work::Attend(pool)),
+                Fed::Lobby => self.work.push(Work::Attend(pool)),
                 Fed::Nothing => {}
             }
         }

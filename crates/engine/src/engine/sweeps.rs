@@ -120,7 +120,7 @@ impl<X: Exchange> Engine<X> {
             self.sessions.judge_without_primary(id, serial, since);
             self.pools.exchange.pool(pool, |pool| pool.forget(worker, ticket));
             self.clients[id].phase.leave_queue();
-            self.work.push_back(Work::Route(id));
+            self.work.push(Work::Route(id));
         }
     }
 
@@ -128,7 +128,7 @@ impl<X: Exchange> Engine<X> {
     /// passed.
     pub fn route_held_reads(&mut self, io: &mut impl Io<X>) {
         for (id, _) in self.sessions.take_held() {
-            self.work.push_back(Work::Route(id));
+            self.work.push(Work::Route(id));
         }
         self.finish(io);
     }
@@ -331,7 +331,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Has all workers apply what has changed in the pool.
     pub(crate) fn review_everywhere(&mut self, pool: PoolId) {
-        self.work.push_back(Work::Review(pool));
+        self.work.push(Work::Review(pool));
         self.pools.exchange.post_to_others(self.context.worker, || Mail::Review { pool });
     }
 }

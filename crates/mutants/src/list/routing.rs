@@ -32,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "waits",
         changes: &[change(
             "engine/linking.rs",
-            "client.has_request_to_route() { «self.work.push_back(Work::Route(id));» }",
+            "client.has_request_to_route() { «self.work.push(Work::Route(id));» }",
             "",
         )],
     },
