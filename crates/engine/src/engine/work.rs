@@ -110,8 +110,7 @@ impl Queue {
     }
 }
 
-/// How much work in a row one event leads to, counted where assertions are checked (tests, the
-/// simulator).
+/// Counts the work that one event leads to, where assertions are checked (tests, the simulator).
 #[cfg(debug_assertions)]
 mod chains {
     use std::collections::VecDeque;
