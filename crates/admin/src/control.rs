@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use config::{ConsoleColumns, ErrorCodes};
+use config::ConsoleColumns;
 
 use crate::recording::Recording;
 use crate::snapshot::{Judgement, Snapshot};
@@ -69,9 +69,6 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// Why all stays as it was, or a part of it.
     fn reload(&self) -> Boxed<'_, Result<Vec<String>, NotReloaded>>;
-
-    /// Returns `error_codes`: with PgBouncer's, errors have neither a DETAIL nor a HINT.
-    fn error_codes(&self) -> ErrorCodes;
 
     /// Returns `console_columns`.
     fn console_columns(&self) -> ConsoleColumns;

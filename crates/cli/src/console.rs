@@ -13,7 +13,7 @@ use std::{
 use admin::{
     Boxed, Console, Control, Incident, Login, NotReloaded, Order, Recording, Shutdown, Snapshot,
 };
-use config::{ConsoleColumns, ErrorCodes, Global};
+use config::{ConsoleColumns, Global};
 use proxy::{
     ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, ReloadError, TlsStream,
     error, log, log::About, warning,
@@ -170,10 +170,6 @@ impl Control for Pooler {
             };
             Err(NotReloaded { mistakes, ..NotReloaded::default() })
         })
-    }
-
-    fn error_codes(&self) -> ErrorCodes {
-        self.0.config().global.error_codes
     }
 
     fn console_columns(&self) -> ConsoleColumns {

@@ -1,8 +1,8 @@
 //! Weir's own errors: why Weir refuses or disconnects a client. The texts are PgBouncer's; the
 //! cause decides the SQLSTATE and the advice.
 //!
-//! With `error_codes = pgbouncer` an error has the fields S, C and M with PgBouncer's code, byte for
-//! byte. With `error_codes = weir` it has the code of its cause, DETAIL and HINT.
+//! With `error_codes = pgbouncer` an error has PgBouncer's SQLSTATE, with `error_codes = weir` that of
+//! its cause. DETAIL and HINT, which PgBouncer does not have, are added to both.
 
 use std::borrow::Cow;
 
@@ -215,11 +215,9 @@ impl<'a> OwnError<'a> {
             ErrorCodes::Weir => self.cause.sqlstate(),
         };
         let mut error = ErrorFields::new("FATAL", sqlstate, &self.text);
-        if codes == ErrorCodes::Weir {
-            for (code, text) in [(b'D', detail), (b'H', self.cause.hint())] {
-                if let Some(text) = text {
-                    error.replace(code, text);
-                }
+        for (code, text) in [(b'D', detail), (b'H', self.cause.hint())] {
+            if let Some(text) = text {
+                error.replace(code, text);
             }
         }
         error
@@ -272,15 +270,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn with_pgbouncers_codes_an_error_has_three_fields() {
+    fn with_pgbouncers_codes_only_the_code_is_another_one() {
         for cause in Cause::ALL {
             let code = match cause {
                 Cause::ServerLost => "08006",
                 Cause::NoPrimary => "57P03",
                 _ => "08P01",
             };
-            let error = OwnError::new(cause, "why").fields(ErrorCodes::Pgbouncer, Some("detail"));
-            assert_eq!(error, ErrorFields::new("FATAL", code, "why"), "{cause:?}");
+            let why = OwnError::new(cause, "why");
+            let mut expected = why.fields(ErrorCodes::Weir, Some("detail"));
+            expected.replace(b'C', code);
+            let error = why.fields(ErrorCodes::Pgbouncer, Some("detail"));
+            assert_eq!(error, expected, "{cause:?}");
         }
     }
 

@@ -15,7 +15,7 @@ use admin::{
     Order, Recording, Shutdown,
 };
 use admin::{Judgement, Memory, PoolRow, ServerRow, ServerState, Snapshot};
-use config::{ConsoleColumns, ErrorCodes, PoolMode};
+use config::{ConsoleColumns, PoolMode};
 use engine::averages::Averages;
 use engine::facts::Facts;
 use engine::ids::PoolId;
@@ -131,10 +131,6 @@ impl Control for Process {
                 .map(|()| Vec::new())
                 .map_err(|kept| NotReloaded { kept: vec![kept], mistakes: Vec::new() }),
         ))
-    }
-
-    fn error_codes(&self) -> ErrorCodes {
-        ErrorCodes::Weir
     }
 
     fn console_columns(&self) -> ConsoleColumns {

@@ -1,7 +1,7 @@
 //! One connection of the console: its messages and their replies. [`crate::Control`] carries out
 //! the commands.
 
-use config::{ErrorCodes, Global};
+use config::Global;
 use std::io;
 use std::sync::Arc;
 
@@ -318,10 +318,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         let text = String::from_utf8_lossy(&message).into_owned();
         self.console.control.error(&text);
         self.console.control.pooler_error(&self.label, &text);
-        let field = match self.console.control.error_codes() {
-            ErrorCodes::Weir => field,
-            ErrorCodes::Pgbouncer => (field.0, None),
-        };
         reply::error_with(&mut self.out, code, message, field);
         Stop::Refused
     }

@@ -10,7 +10,7 @@ use admin::{
     NotReloaded, Order, Pin, PoolRow, Recording, RouteRow, ServerRow, ServerState, Shutdown,
     Snapshot, WorkerRow,
 };
-use config::{Config, ConsoleColumns, ErrorCodes, PoolMode};
+use config::{Config, ConsoleColumns, PoolMode};
 use engine::averages::Averages;
 use engine::facts::Facts;
 use engine::ids::PoolId;
@@ -379,7 +379,6 @@ pub(crate) struct Recorder {
     pub(crate) errors: Mutex<Vec<String>>,
     /// The keys that a reload cannot change; `None`: it succeeds.
     pub(crate) not_reloaded: Option<Vec<String>>,
-    pub(crate) error_codes: ErrorCodes,
     pub(crate) console_columns: ConsoleColumns,
     /// PAUSE without a name never comes to its end.
     pub(crate) is_busy: bool,
@@ -412,10 +411,6 @@ impl Control for Recorder {
                 Some(kept) => Err(NotReloaded { kept, ..NotReloaded::default() }),
             }
         })
-    }
-
-    fn error_codes(&self) -> ErrorCodes {
-        self.error_codes
     }
 
     fn console_columns(&self) -> ConsoleColumns {

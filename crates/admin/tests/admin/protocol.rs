@@ -135,7 +135,7 @@ async fn a_failed_order_is_an_error() {
     let expected = error("invalid client pointer supplied");
     assert_eq!(peer.query("kill_client").await, expected);
     assert_eq!(peer.query("disable").await, error("a database is required"));
-    assert_eq!(peer.query("set wrong = 1").await, error("SET failed"));
+    assert_eq!(peer.query("set wrong = 1").await, error("SET failed (no such key)"));
 }
 
 #[tokio::test]

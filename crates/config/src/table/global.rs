@@ -267,8 +267,8 @@ keys! {
     /// effect with `pool_mode = auto`. Weir's own.
     pin_timeout: Duration = "0", reload, acts;
     /// Choice of the SQLSTATEs of Weir's own errors. `weir`: PostgreSQL's SQLSTATEs, which drivers
-    /// know (28P01, 3D000, 53300, 08006, 57P01), with DETAIL and HINT. `pgbouncer`: PgBouncer's,
-    /// mostly 08P01. The error texts are PgBouncer's in both. Weir's own.
+    /// know (28P01, 3D000, 53300, 08006, 57P01). `pgbouncer`: PgBouncer's, mostly 08P01.
+    /// The error texts are PgBouncer's in both, and both have DETAIL and HINT. Weir's own.
     error_codes: ErrorCodes = "pgbouncer" (Toml "weir", Url "weir"), reload, acts;
     /// Columns of the SHOW commands on the console. `pgbouncer`: exactly those of PgBouncer 1.25.2, since
     /// some monitors count columns. `weir`: Weir's own as well, which `SHOW … EXTENDED` shows in any case.
