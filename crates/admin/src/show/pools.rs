@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use config::Proxied;
 use engine::report::CancelTarget;
 
 use super::{Table, View, int4, own, split_micros, text};
@@ -112,8 +113,8 @@ pub(super) static POOLS: Table<PoolLine> = Table {
         )),
         own(text(
             "why",
-            |line| line.pool.flatten().map(config::Proxied::word).into(),
-            "Why the pool is proxied; NULL if it is direct.",
+            |line| line.why().into(),
+            "Why the pool is proxied although `data_path` asks for a direct one; else NULL.",
         )),
     ],
     rows: lines,
@@ -135,12 +136,16 @@ pub(super) struct PoolLine {
     pool_mode: &'static str,
     load_balance_hosts: Option<&'static str>,
     /// Why the pool is proxied; None for the console.
-    pool: Option<Option<config::Proxied>>,
+    pool: Option<Option<Proxied>>,
 }
 
 impl PoolLine {
     fn clients(&self, states: &[ClientState]) -> usize {
         self.client_states.iter().filter(|state| states.contains(state)).count()
+    }
+
+    fn why(&self) -> Option<&'static str> {
+        self.pool.flatten().filter(|why| *why != Proxied::SwitchedOff).map(Proxied::word)
     }
 
     fn session_state(&self) -> Option<&'static str> {
