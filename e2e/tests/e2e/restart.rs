@@ -400,22 +400,36 @@ fn when_a_take_over_fails_the_old_process_goes_on() {
     assert_eq!(run(&mut idle, "s", "1"), "2");
 }
 
-#[test]
-fn a_paused_pooler_is_not_taken_over() {
+/// PAUSE of all databases, or of the one with `name`.
+fn is_not_taken_over(name: impl Fn(&str) -> String, why: impl Fn(&str) -> String) {
     if !support::only_weir() {
         return;
     }
     let (mut pooler, database) = pooler("transaction");
     let mut client = pooler.client(&database);
-    pooler.admin("PAUSE");
+    pooler.admin(&format!("PAUSE{}", name(&database)));
     let mut old = pooler.begin_take_over();
     let new = pooler.wait_for_exit();
     assert_eq!(new.code(), Some(1));
-    pooler.log_contains("the running process does not hand over: already suspended/paused");
+    let why = why(&database);
+    pooler.log_contains(&format!("does not hand over: already suspended/paused{why}\n"));
     assert!(matches!(old.try_wait(), Ok(None)));
-    pooler.admin("RESUME");
+    pooler.admin(&format!("RESUME{}", name(&database)));
     assert_eq!(client.value("SELECT 'served'"), "served");
     old.kill().and_then(|()| old.wait()).expect("our own child");
+}
+
+#[test]
+fn a_paused_pooler_is_not_taken_over() {
+    is_not_taken_over(|_| String::new(), |_| String::new());
+}
+
+#[test]
+fn a_pooler_with_a_paused_database_is_not_taken_over() {
+    is_not_taken_over(
+        |name| format!(" {name}"),
+        |name| format!(": RESUME ends the PAUSE of {name}"),
+    );
 }
 
 #[test]

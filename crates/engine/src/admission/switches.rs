@@ -111,7 +111,12 @@ impl Switches {
     }
 
     pub fn any_database_paused(&self) -> bool {
-        self.databases.values().any(|database| database.paused)
+        self.paused_databases().next().is_some()
+    }
+
+    /// Returns the databases that are paused by name.
+    pub fn paused_databases(&self) -> impl Iterator<Item = &str> {
+        self.databases.iter().filter(|(_, own)| own.paused).map(|(name, _)| name.as_str())
     }
 
     /// Returns the databases that have a switch on.

@@ -178,8 +178,13 @@ fn hold(controller: &Controller) -> Result<(), Failure> {
     let clusters = &controller.0.clusters;
     clusters.cede().map_err(Failure::Refused)?;
     shared.hub.switch(|switches| {
-        if switches.is_halted() || switches.any_database_paused() {
-            return Err(Failure::Refused("already suspended/paused".to_owned()));
+        let paused = switches.paused_databases().collect::<Vec<_>>().join(", ");
+        if switches.is_halted() || !paused.is_empty() {
+            let halted = "already suspended/paused";
+            return Err(Failure::Refused(match paused.as_str() {
+                "" => halted.to_owned(),
+                names => format!("{halted}: RESUME ends the PAUSE of {names}"),
+            }));
         }
         switches.held = true;
         Ok(())
