@@ -130,7 +130,10 @@ impl Builder {
     }
 
     pub(crate) fn global(&mut self, position: &Position, key: &str, text: &str) {
-        self.positions.set_key(key, &position.file, position.line);
+        let first = self.positions.set_key(key, &position.file, position.line);
+        if let Some(first) = first.filter(|_| self.source == Source::Ini) {
+            self.report.warnings.push(position.mistake(key, Reason::SetAgain { first }));
+        }
         assign(&mut self.global, &mut self.report, position, key, text);
     }
 
@@ -414,6 +417,10 @@ fn assign<T: Keyed>(
         };
         return report.unknown(position, key, reason, key, names());
     };
+    // A shell replaces those of a command.
+    if has_variable(text) && !key.ends_with("_command") {
+        report.warnings.push(position.mistake(key, Reason::VariableTaken));
+    }
     if let Err(error) = (row.set)(target, text) {
         let reason = bad_value(&row.key, text, error);
         match row.key.kind {
@@ -425,6 +432,15 @@ fn assign<T: Keyed>(
     } else if let Some(reason) = out_of_bounds(&row.key, (row.show)(target).as_deref()) {
         report.error(position, key, reason);
     }
+}
+
+/// Has the text a variable in the form `${NAME}`?
+fn has_variable(text: &str) -> bool {
+    text.split("${").skip(1).any(|rest| {
+        let name = rest.split_once('}').map_or("", |(name, _)| name);
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        !name.is_empty() && name.bytes().all(is_part)
+    })
 }
 
 /// Returns the key's main name: an entry of `[databases]` may use `reserve_pool`.

@@ -51,6 +51,21 @@ impl Config {
     }
 }
 
+/// Returns what is wrong with the pairs of an entry, with advice on what people write most often. The
+/// text may have a password, so it is not repeated.
+fn syntax_error(what: &'static str, text: &str) -> Reason {
+    let advice = match text {
+        url if url.contains("://") => {
+            "a URL has no place here, write host=… port=… dbname=… user=… password=…"
+        }
+        quoted if quoted.contains('\'') => {
+            "a value in single quotes ends with one, and a quote within is doubled, as in 'it''s'"
+        }
+        _ => return Reason::SyntaxIn(what),
+    };
+    Reason::SyntaxAdvised { what, advice }
+}
+
 struct Reader<'a> {
     builder: Builder,
     include: Include<'a>,
@@ -119,7 +134,7 @@ impl Reader<'_> {
 
     fn pair(&mut self, position: &Position, key: &str, value: &str) {
         match self.section.as_deref() {
-            Some("pgbouncer") => self.builder.global(position, key, value),
+            Some("pgbouncer") => self.global(position, key, value),
             Some("databases") => {
                 let (position, settings) = self.entry(position, key, value, "connection string");
                 self.builder.database(&position, &settings);
@@ -145,6 +160,21 @@ impl Reader<'_> {
         }
     }
 
+    fn global(&mut self, position: &Position, key: &str, value: &str) {
+        let mistakes = self.builder.report.mistakes.len();
+        self.builder.global(position, key, value);
+        if !value.contains(" ;") {
+            return;
+        }
+        let report = &mut self.builder.report;
+        match report.mistakes.get_mut(mistakes) {
+            Some(mistake) => {
+                mistake.reason = Reason::CommentInValue(Box::new(mistake.reason.clone()));
+            }
+            None => report.warnings.push(position.mistake(key, Reason::CommentTaken)),
+        }
+    }
+
     fn entry(
         &mut self,
         position: &Position,
@@ -155,7 +185,7 @@ impl Reader<'_> {
         let position = Position { entry: name.to_owned(), ..position.clone() };
         let (mut pairs, end) = connstr::pairs(value);
         if end == End::SyntaxError {
-            self.builder.report.error(&position, "", Reason::SyntaxIn(what));
+            self.builder.report.error(&position, "", syntax_error(what, value));
         }
         let mut has_comment = end == End::Comment;
         for (key, text) in &mut pairs {

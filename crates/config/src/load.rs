@@ -25,6 +25,7 @@ const FILE_LEN_MAX: u64 = 256 << 20;
 /// open(2): the file may have become a pipe since it was checked. Linux uses this number on all
 /// processors that Rust supports, except MIPS and SPARC.
 const O_NONBLOCK: i32 = 0o4000;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Config {
     /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
@@ -195,6 +196,10 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > FILE_LEN_MAX {
         let limit = FILE_LEN_MAX >> 20;
         return Err(io::Error::other(format!("longer than {limit} MB")));
+    }
+    // Editors of other systems write a byte order mark.
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
     }
     Ok(bytes)
 }

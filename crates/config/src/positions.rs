@@ -24,8 +24,10 @@ impl PartialEq for Positions {
 }
 
 impl Positions {
-    pub(crate) fn set_key(&mut self, key: &str, file: &Arc<str>, line: usize) {
-        self.keys.insert(key.to_owned(), (Arc::clone(file), line));
+    /// Returns the line on which the same file has set the key before.
+    pub(crate) fn set_key(&mut self, key: &str, file: &Arc<str>, line: usize) -> Option<usize> {
+        let (before, first) = self.keys.insert(key.to_owned(), (Arc::clone(file), line))?;
+        (before == *file).then_some(first)
     }
 
     pub(crate) fn set_database(&mut self, name: &str, file: &Arc<str>, line: usize) {

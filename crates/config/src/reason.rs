@@ -32,6 +32,18 @@ pub enum Reason {
     Syntax,
     #[error("syntax error in {0}")]
     SyntaxIn(&'static str),
+    #[error("syntax error in {what}: {advice}")]
+    SyntaxAdvised { what: &'static str, advice: &'static str },
+    /// A `;` behind the value of a global key.
+    #[error("{0}; a comment needs a line of its own")]
+    CommentInValue(Box<Self>),
+    #[error("the text behind ; belongs to the value: put comments on lines of their own")]
+    CommentTaken,
+    /// The value may be a secret, so it is not repeated.
+    #[error("${{…}} is taken as it is written: Weir replaces no variables in this file")]
+    VariableTaken,
+    #[error("set again: the value of line {first} has no effect")]
+    SetAgain { first: usize },
     /// A `;` behind the settings of an entry.
     #[error(
         "the text behind ; in the {0} is taken for a comment; put comments on lines of their own"
@@ -53,6 +65,8 @@ pub enum Reason {
     /// The text of the TOML parser.
     #[error("{0}")]
     Toml(String),
+    #[error("a text needs quotes: {0} = \"…\"")]
+    TomlWithoutQuotes(String),
     #[error("expected tables [{section}.NAME], not {found}")]
     ExpectedTables { section: String, found: String },
     #[error("expected a table [{section}.{name}], not {found}")]

@@ -32,8 +32,13 @@ impl Config {
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let line = error.span().map_or(0, |span| reader.line(span.start));
-            let reason = Reason::Toml(error.message().replace('\n', ", "));
-            reader.builder.report.error(&reader.position(line, "", ""), "", reason);
+            let key = reader.key_of(line);
+            let reason = match key.filter(|_| reader.lacks_quotes(line)) {
+                Some(key) => Reason::TomlWithoutQuotes(key.to_owned()),
+                None => Reason::Toml(error.message().replace('\n', ", ")),
+            };
+            let position = reader.position(line, "", "");
+            reader.builder.report.error(&position, key.unwrap_or_default(), reason);
         }
         if errors.is_empty() {
             reader.read(table.get_ref());
@@ -50,7 +55,7 @@ struct Reader<'a> {
     file: Arc<str>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn read(&mut self, table: &DeTable<'_>) {
         for (key, value) in table {
             let line = self.line(key.span().start);
@@ -125,6 +130,28 @@ impl Reader<'_> {
             }
         }
         settings
+    }
+
+    /// Returns the key of a line with a key and a value.
+    fn key_of(&self, line: usize) -> Option<&'a str> {
+        let (key, _) = self.line_text(line)?.split_once('=')?;
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        Some(key.trim()).filter(|key| !key.is_empty() && key.bytes().all(is_part))
+    }
+
+    /// Is the value of the line a text without the quotes that TOML asks for?
+    fn lacks_quotes(&self, line: usize) -> bool {
+        let value = self.line_text(line).and_then(|text| text.split_once('='));
+        let value = value.map_or("", |(_, value)| value.trim());
+        let word = value.split([' ', '\t', '#']).next().unwrap_or_default();
+        word.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
+            && !["true", "false"].contains(&word)
+            && word.parse::<f64>().is_err()
+            && !value.contains(['"', '\''])
+    }
+
+    fn line_text(&self, line: usize) -> Option<&'a str> {
+        self.text.lines().nth(line.checked_sub(1)?)
     }
 
     fn position(&self, line: usize, section: &str, entry: &str) -> Position {

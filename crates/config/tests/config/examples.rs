@@ -171,6 +171,7 @@ max_client_conn = 5
     assert_eq!(
         warnings,
         [
+            "test.ini:4: listen_port: set again: the value of line 3 has no effect",
             "test.ini:7: a: database defined again: the last definition counts",
             "test.ini:8: [pgbouncer] again: the keys set before it return to their defaults",
         ]

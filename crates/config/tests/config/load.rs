@@ -80,3 +80,14 @@ fn a_comment_may_be_in_any_encoding_and_nothing_else() {
     let error = load(b"[pgbouncer]\nlogfile = \xfc\n").unwrap_err().to_string();
     assert!(error.ends_with("p.ini\": line 2 is not in UTF-8"), "{error}");
 }
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let folder = Folder::new("mark");
+    let users = folder.write("users.txt", "\u{feff}\"alice\" \"secret\"\n");
+    let text = format!("\u{feff}[pgbouncer]\nauth_file = {}\n", users.display());
+    let config = Config::load(&folder.write("weir.ini", &text)).unwrap();
+    assert!(config.auth_file.users.contains_key("alice"));
+    let toml = folder.write("weir.toml", "\u{feff}listen_port = 1\n");
+    assert_eq!(Config::load(&toml).unwrap().global.listen_port, 1);
+}

@@ -16,7 +16,7 @@ fn each_mistake_in_the_main_section() {
         ),
         (
             "listen_port = 6432 ; the port",
-            "listen_port: invalid value \"6432 ; the port\" for parameter listen_port: expected whole number from 0 to 65535",
+            "listen_port: invalid value \"6432 ; the port\" for parameter listen_port: expected whole number from 0 to 65535; a comment needs a line of its own",
         ),
         (
             "listen_port = 65536",
@@ -84,7 +84,16 @@ fn each_mistake_in_an_entry() {
             "a = host=b hots=c",
             "a.hots: unrecognized connection parameter: hots (did you mean \"host\"?)",
         ),
-        ("databases", "a = host='b", "a: syntax error in connection string"),
+        (
+            "databases",
+            "a = host='b",
+            "a: syntax error in connection string: a value in single quotes ends with one, and a quote within is doubled, as in 'it''s'",
+        ),
+        (
+            "databases",
+            "a = postgres://u:secret@host/a",
+            "a: syntax error in connection string: a URL has no place here, write host=… port=… dbname=… user=… password=…",
+        ),
         ("databases", "a = host=", "a: syntax error in connection string"),
         ("databases", "a = port=0", "a.port: invalid port: 0"),
         ("databases", "a = port=x", "a.port: invalid port: x"),
@@ -211,4 +220,32 @@ fn the_rest_of_a_password_is_not_repeated() {
         assert!(told.contains("after a password") && !told.contains("of:"), "{told}");
         assert!(!told.contains("reserve") && !told.contains("it:"), "{told}");
     }
+}
+
+/// What PgBouncer takes in silence, and people do not mean.
+#[test]
+fn values_that_are_not_meant_are_warned_of() {
+    let cases = [
+        (
+            "auth_file = users.txt ; the users",
+            "auth_file: the text behind ; belongs to the value: put comments on lines of their own",
+        ),
+        ("listen_port = 1", "listen_port: set again: the value of line 2 has no effect"),
+        (
+            "auth_user = ${AUTH_USER}",
+            "auth_user: ${…} is taken as it is written: Weir replaces no variables in this file",
+        ),
+    ];
+    for (line, expected) in cases {
+        let config = ini(&format!("[pgbouncer]\nlisten_port = 2\n{line}\n"));
+        let found: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(found, [format!("test.ini:3: {expected}")], "{line}");
+    }
+    let config = ini("[pgbouncer]\n[databases]\na = host=b password=${DB_PASSWORD}\n");
+    let found: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    let expected =
+        "a.password: ${…} is taken as it is written: Weir replaces no variables in this file";
+    assert_eq!(found, [format!("test.ini:3: {expected}")]);
+    let quiet = "[pgbouncer]\nauth_query = SELECT $1, ${} FROM f('${a')\nlogfile = a;b\n";
+    assert_eq!(ini(quiet).warnings, []);
 }

@@ -144,3 +144,16 @@ fn invalid_toml_is_reported_with_its_line() {
     assert!(found[0].starts_with("weir.toml:2: "), "{found:?}");
     assert!(found.iter().any(|mistake| mistake.starts_with("weir.toml:3: ")), "{found:?}");
 }
+
+#[test]
+fn a_text_without_quotes_and_a_key_set_twice_are_named() {
+    for (line, expected) in [
+        ("pool_mode = transaction", "pool_mode: a text needs quotes: pool_mode = \"…\""),
+        ("listen_addr = 127.0.0.1 # mine", "listen_addr: a text needs quotes: listen_addr = \"…\""),
+        ("query_timeout = 5min", "query_timeout: a text needs quotes: query_timeout = \"…\""),
+        ("listen_port = 2", "listen_port: duplicate key"),
+    ] {
+        let found = toml_mistakes(&format!("listen_port = 1\n{line}\n"));
+        assert_eq!(found[0], format!("weir.toml:2: {expected}"), "{line}");
+    }
+}
