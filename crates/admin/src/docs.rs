@@ -97,6 +97,26 @@ pub fn markdown() -> String {
     text
 }
 
+/// Returns the explanation of a command in plain text. `None`: there is no such command.
+pub fn help(command: &str) -> Option<String> {
+    let command = command.to_ascii_uppercase();
+    let name = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(show) = name.strip_prefix("SHOW ").and_then(show::find) {
+        let mut text = format!("SHOW {} (console)\n  {}\n\n", show.name(), show.about());
+        for head in show.heads() {
+            let _ = writeln!(text, "  {} ({}): {}", head.name, head.kind.name(), head.about);
+        }
+        return Some(text);
+    }
+    let verbs = command::VERBS.iter().filter(|verb| {
+        let form = verb.form.trim_start_matches('[');
+        form.strip_prefix(&name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphabetic()))
+    });
+    let texts: Vec<_> =
+        verbs.map(|verb| format!("{} (console)\n  {}\n", verb.form, verb.about)).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
 /// Returns the words of all commands, for a shell that completes them.
 pub fn words() -> Vec<&'static str> {
     let verbs = command::VERBS.iter().flat_map(|verb| verb.form.split(' '));

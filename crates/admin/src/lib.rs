@@ -26,7 +26,7 @@ mod snapshot;
 
 pub use crate::console::{Console, Login};
 pub use crate::control::{Boxed, Control, NotReloaded, Order, Shutdown};
-pub use crate::docs::{markdown, words};
+pub use crate::docs::{help, markdown, words};
 pub use crate::incident::{Answer, Incident};
 pub use crate::measures::{Exposition, Measures, PoolMeasures, docs::metrics_markdown};
 pub use crate::recording::Recording;

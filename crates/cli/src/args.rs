@@ -37,8 +37,9 @@ pub(crate) enum Invocation {
     Convert {
         file: PathBuf,
     },
+    /// Explain a key or a command of the console.
     Help {
-        key: String,
+        topic: String,
     },
 }
 
@@ -274,9 +275,9 @@ enum Command {
     /// Print a pgbouncer.ini as a weir.toml, passwords included
     #[command(override_usage = "weir convert FILE")]
     Convert { file: PathBuf },
-    /// Explain a configuration key or a command
+    /// Explain a configuration key, a command, or a command of the console
     #[command(override_usage = "weir help [KEY | COMMAND]")]
-    Help { key: Option<String> },
+    Help { topic: Vec<String> },
     /// Print a script that completes commands, flags and keys in a shell
     #[command(override_usage = "weir completion bash|zsh|fish")]
     Completion { shell: completion::Shell },
@@ -351,16 +352,16 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
         Command::Ctl(options) => Invocation::Ctl(options),
         Command::Report(options) => Invocation::Report(options),
         Command::Convert { file } => Invocation::Convert { file },
-        Command::Help { key: Some(key) } => match help_of(&key) {
-            Some(text) => Invocation::Print(text),
-            None => Invocation::Help { key },
+        Command::Help { topic } => match topic.as_slice() {
+            [] => Invocation::Print(help()),
+            [name] if let Some(text) = help_of(name) => Invocation::Print(text),
+            words => Invocation::Help { topic: words.join(" ") },
         },
         Command::Completion { shell } => {
             let mut command = <Typed as CommandFactory>::command();
             command.build();
             Invocation::Print(completion::script(shell, &command))
         }
-        Command::Help { key: None } => Invocation::Print(help()),
     })
 }
 

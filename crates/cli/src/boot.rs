@@ -39,13 +39,25 @@ pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
             for mistake in &mistakes.mistakes {
                 error!("{mistake}");
             }
-            fatal!("cannot load config file");
+            match misspelt_command(config_path) {
+                Some(word) => fatal!(
+                    "cannot load config file, and \"{word}\" is no command (\"weir --help\" has a list)"
+                ),
+                None => fatal!("cannot load config file"),
+            }
             if let Some(global) = &mistakes.global {
                 log_to_file(options, global);
             }
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the name of a configuration that does not exist, if it looks like a command.
+fn misspelt_command(config: &Path) -> Option<&str> {
+    let word = config.to_str()?;
+    let is_word = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    (is_word && !config.exists()).then_some(word)
 }
 
 /// Runs `weir serve URL`.

@@ -42,9 +42,31 @@ pub(crate) fn run(options: &CtlOptions) -> ExitCode {
         Err(Failure::Lost(_)) if options.words[0].eq_ignore_ascii_case("SHUTDOWN") => {
             ExitCode::SUCCESS
         }
-        Err(Failure::NoConnection(why) | Failure::Lost(why)) => fail(NO_CONNECTION, &why),
+        Err(Failure::NoConnection(why)) => {
+            fail(NO_CONNECTION, &format!("{why}{}", login(&place, &options.console)))
+        }
+        Err(Failure::Lost(why)) => fail(NO_CONNECTION, &why),
         Err(Failure::Refused(why)) => fail(REFUSED, &why),
     }
+}
+
+/// Returns who has tried to log in, for an error of the login.
+fn login(place: &Console, options: &ConsoleOptions) -> String {
+    let Some(user) = place.user.clone().or_else(|| variable("PGUSER")) else {
+        return String::new();
+    };
+    let password = match (&options.config, variable("PGPASSWORD")) {
+        (Some(file), Some(_)) => {
+            format!(", with PGPASSWORD, not the password in {}", file.display())
+        }
+        (None, Some(_)) => ", with PGPASSWORD".to_owned(),
+        (_, None) => String::new(),
+    };
+    format!(" (as user {user}{password})")
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn fail(status: u8, why: &str) -> ExitCode {
@@ -80,7 +102,6 @@ pub(crate) fn console(options: &ConsoleOptions) -> Result<Console, String> {
         None => host(&config).ok_or("the configuration names no address to listen on")?,
     };
     found.port.get_or_insert_with(|| config.global.listen_port.to_string());
-    let variable = |name| env::var(name).ok().filter(|value: &String| !value.is_empty());
     let port = found.port.as_deref().unwrap_or_default();
     found.user = found.user.or_else(|| variable("PGUSER")).or_else(|| {
         let is_ours = is_ours(&host, port);

@@ -49,10 +49,13 @@ fn mistaken(mistakes: &dyn Display) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// `weir help KEY`: prints the meaning of a key.
+/// `weir help TOPIC`: prints the meaning of a key or of a command of the console.
 ///
 /// # Errors
-/// When there is no such key.
-pub(crate) fn key(key: &str) -> anyhow::Result<ExitCode> {
-    print(&config::help(key).map_err(anyhow::Error::msg)?)
+/// When there is neither.
+pub(crate) fn topic(topic: &str) -> anyhow::Result<ExitCode> {
+    match config::help(topic) {
+        Ok(text) => print(&text),
+        Err(unknown) => print(&admin::help(topic).ok_or(unknown)?),
+    }
 }

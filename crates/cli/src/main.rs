@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Invocation::Ctl(options) => return ctl::run(&options),
         Invocation::Report(options) => report::run(&options),
         Invocation::Convert { file } => explain::convert(&file),
-        Invocation::Help { key } => explain::key(&key),
+        Invocation::Help { topic } => explain::topic(&topic),
     };
     done.unwrap_or_else(|error| {
         let _ = writeln!(io::stderr(), "weir: {error:#}");

@@ -76,7 +76,7 @@ fn the_name_alone_gets_the_usage_and_the_demo() {
 fn help_explains_a_command_or_a_key() {
     let Ok(Invocation::Print(text)) = parsed("weir help demo") else { panic!("no text") };
     assert!(text.contains("throw-away PostgreSQL") && text.contains("--bench"), "{text}");
-    assert_eq!(parsed("weir help user"), Ok(Invocation::Help { key: "user".into() }));
+    assert_eq!(parsed("weir help user"), Ok(Invocation::Help { topic: "user".into() }));
 }
 
 #[test]
@@ -151,7 +151,9 @@ fn commands_are_told_from_files() {
         Ok(Invocation::CheckConfig { file: "a.ini".into(), how: CheckOptions::default() })
     );
     assert_eq!(parsed("weir convert a.ini"), Ok(Invocation::Convert { file: "a.ini".into() }));
-    assert_eq!(parsed("weir help pool_mode"), Ok(Invocation::Help { key: "pool_mode".into() }));
+    let pools = Invocation::Help { topic: "show pools".into() };
+    assert_eq!(parsed("weir help show pools"), Ok(pools));
+    assert_eq!(parsed("weir help pool_mode"), Ok(Invocation::Help { topic: "pool_mode".into() }));
     let Ok(Invocation::Run { config, .. }) = parsed("weir ./demo") else {
         panic!("a path is a file, whatever its name")
     };
