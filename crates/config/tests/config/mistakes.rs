@@ -222,7 +222,7 @@ fn the_rest_of_a_password_is_not_repeated() {
     }
 }
 
-/// What PgBouncer takes in silence, and people do not mean.
+/// PgBouncer takes these in silence.
 #[test]
 fn values_that_are_not_meant_are_warned_of() {
     let cases = [
