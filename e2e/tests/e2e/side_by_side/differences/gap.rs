@@ -273,7 +273,7 @@ pub(in super::super) const GAP: &[Difference] = &[
             ("reload: *", "- CommandComplete(RELOAD)"),
             (
                 "reload: *",
-                "+ error S[ERROR] C[F0000] M[RELOAD failed, see logs for additional details]",
+                "+ error S[ERROR] C[F0000] M[RELOAD failed, see logs for additional details] D[*",
             ),
             ("reload: *", "+ log * RELOAD failed, see logs for additional details"),
         ],
@@ -352,7 +352,7 @@ pub(in super::super) const GAP: &[Difference] = &[
         lines: &[
             (
                 "a login that fails: and again",
-                "- error S[FATAL] C[08P01] M[client_login_timeout (server down)] => + error S[FATAL] C[08P01] M[server login has been failing, cached error: % (server_login_retry)]",
+                "- error S[FATAL] C[08P01] M[client_login_timeout (server down)] => + error S[FATAL] C[08P01] M[server login has been failing, cached error: % (server_login_retry)] H[%",
             ),
             (
                 "a login that fails: and again",

@@ -61,6 +61,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
                 "set: auth_file = /nonexistent/u",
                 "+ log ERROR could not open auth_file /nonexistent/u: No such file or directory",
             ),
+            ("*", "+ log WARNING {dir}/pooler.ini:N: *: set again: *"),
             (
                 "boot: a user twice",
                 "+ log WARNING {dir}/pooler.ini:N: app: user defined again: the last definition counts",
@@ -105,8 +106,10 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         ],
     },
     Difference {
-        why: "A key is refused with the reason and what would be right.",
+        why: "A key is refused with the reason and what would be right; errors have a HINT or a DETAIL.",
         lines: &[
+            ("*", "- error * => + error * H[%"),
+            ("*", "- error * => + error * D[%"),
             ("set: *", "+ log ERROR invalid value *: expected *"),
             ("orders: SET of an empty value", "+ log ERROR invalid value *: expected *"),
             (
@@ -123,7 +126,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("set: *", "- CommandComplete(SET *=99999999999)"),
             ("set: *", "- CommandComplete(SET *=nan)"),
             ("set: *", "- CommandComplete(SET *=inf)"),
-            ("set: *", "+ error S[ERROR] C[08P01] M[SET failed]"),
+            ("set: *", "+ error S[ERROR] C[08P01] M[SET failed]*"),
             ("set: *", "+ log * SET failed"),
             ("set: what *", "- row key=default_pool_size *"),
             ("set: what *", "+ row key=default_pool_size *"),
