@@ -15,10 +15,8 @@ use crate::vars::Welcome;
 impl<X: Exchange> Engine<X> {
     /// Returns a client's channels.
     pub(crate) fn channels(&mut self, id: ClientId) -> Channels<'_, X> {
-        let client = &mut self.clients[id];
-        let server = client.server.map(|on| (on, &mut *self.servers[on]));
-        let (context, exchange) = (&mut self.context, &mut self.pools.exchange);
-        Channels { id, client, server, context, exchange }
+        let Self { context, clients, servers, pools, .. } = self;
+        clients.channels(id, servers, context, &mut pools.exchange)
     }
 
     /// Has the channels of each of these clients do `hear`. The clients are given with their serial

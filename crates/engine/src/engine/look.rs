@@ -20,6 +20,7 @@ use crate::operator::transactions::{Transaction, Transactions};
 use crate::operator::waits::{self, BusyPool, Details, Holder, WaitDetail, doing};
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
+use crate::vars::TrackedNames;
 
 /// One worker's connections and pools, to be read.
 #[derive(Debug)]
@@ -30,14 +31,15 @@ pub struct Look<'a> {
     failures: &'a Failures,
     transactions: &'a Transactions,
     cancels: &'a Cancels,
+    names: &'a TrackedNames,
 }
 
 impl<X: Exchange> Engine<X> {
     #[inline]
     pub fn look(&self) -> Look<'_> {
-        let Self { clients, servers, pools, failures, transactions, cancels, .. } = self;
-        let views = &pools.views;
-        Look { clients, servers, views, failures, transactions, cancels }
+        let Self { clients, servers, pools, failures, transactions, cancels, context, .. } = self;
+        let (views, names) = (&pools.views, &context.names);
+        Look { clients, servers, views, failures, transactions, cancels, names }
     }
 
     /// Returns everything that an operator may want to see of this worker.
@@ -221,6 +223,37 @@ impl<'a> Look<'a> {
 
     fn pool_mode(&self, pool: PoolId) -> Option<PoolMode> {
         self.views.get(pool).map(|view| view.settings.mode)
+    }
+
+    /// Returns the names of the tracked parameters.
+    pub fn tracked_names(&self) -> &'a TrackedNames {
+        self.names
+    }
+
+    /// Does `Restart::export` write the complete state of this client? A transaction may be open.
+    pub fn may_move(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let view = client.pool.and_then(|pool| self.views.get(pool));
+        client.may_move(view, client.server.map(|on| &*self.servers[on]))
+    }
+
+    /// Has every logged-in server come to rest or been released? Servers of clients that stay are
+    /// ignored, and replication servers, because their stream has no end.
+    pub fn has_come_to_rest(&self, stays: impl Fn(ClientId, Option<ServerId>) -> bool) -> bool {
+        self.servers.iter().all(|(on, server)| match *server.phase {
+            ServerPhase::Connecting(_)
+            | ServerPhase::Login(_)
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => true,
+            ServerPhase::Linked => {
+                server.replication.is_some()
+                    || server.client.is_some_and(|id| self.may_move(id) || stays(id, Some(on)))
+            }
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_) => false,
+        })
     }
 
     /// Will this client come to rest when its query ends?

@@ -6,7 +6,9 @@ use std::ops::{Index, IndexMut};
 use slab::Slab;
 
 use crate::client::Client;
+use crate::context::Context;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
+use crate::notify::listen::Channels;
 use crate::server::Server;
 
 pub(crate) type Clients = Table<ClientId, Client>;
@@ -119,6 +121,19 @@ impl Clients {
     pub(crate) fn waits(&self, waiter: Waiter, pool: PoolId) -> bool {
         let found = self.get(waiter.client);
         found.is_some_and(|client| client.waits_as(waiter, pool))
+    }
+
+    /// Returns a client's channels. Its server is in `servers`.
+    pub(super) fn channels<'a, X>(
+        &'a mut self,
+        id: ClientId,
+        servers: &'a mut Servers,
+        context: &'a mut Context,
+        exchange: &'a mut X,
+    ) -> Channels<'a, X> {
+        let client = &mut self[id];
+        let server = client.server.map(|on| (on, &mut *servers[on]));
+        Channels { id, client, server, context, exchange }
     }
 }
 

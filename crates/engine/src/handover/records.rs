@@ -3,7 +3,7 @@
 //! `vars.rs`. Plain data, not used on the hot path. The shell sends the sockets along, in the order
 //! of the records.
 //!
-//! Only connections *at rest* are recorded (`Engine::may_move`): no reply is owed and no message is
+//! Only connections *at rest* are recorded (`Look::may_move`): no reply is owed and no message is
 //! half sent. So the records contain no ledger and no output. Times are those of the process's
 //! clock, which the next process continues.
 //!

@@ -137,7 +137,7 @@ impl Client {
     pub(crate) fn can_move(&self) -> (bool, bool) {
         let (worker, id) = self.end(|end| (end.worker, end.id.expect("open")));
         let engine = &self.world.borrow().engines[worker];
-        (engine.look().client_can_stop(id), engine.may_move(id))
+        (engine.look().client_can_stop(id), engine.look().may_move(id))
     }
 
     /// Would SUSPEND regard it as idle?

@@ -21,7 +21,7 @@ struct Ends {
 
 impl World {
     pub(crate) fn hand_over(&mut self) {
-        let names = self.engines[0].tracked_names().all().to_vec();
+        let names = self.engines[0].look().tracked_names().all().to_vec();
         self.shared
             .state(|state| state.pools.iter_mut().for_each(|pool| pool.set_gate(Gate::Held)));
         let pools = self
@@ -79,7 +79,7 @@ impl World {
                 tell(worker, *transport);
                 true
             };
-            engine.export(|_, _| false, takes)
+            engine.restart().export(|_, _| false, takes)
         };
         all.map(export).unzip()
     }
@@ -88,7 +88,7 @@ impl World {
     pub(crate) fn cede(&mut self, exported: Vec<Exported>) -> Vec<Ceded<Transport>> {
         let now = self.net.now;
         let all = self.engines.iter_mut().zip(exported);
-        let ceded = all.map(|(engine, exported)| engine.cede(exported, now)).collect();
+        let ceded = all.map(|(engine, exported)| engine.restart().cede(exported, now)).collect();
         self.check_invariants();
         ceded
     }
@@ -117,16 +117,19 @@ impl World {
             Engine::new(worker, self.config.clone(), self.shared.clone(), handover_state.seed)
         };
         self.engines = (0..count).map(engine).collect();
-        let mut tables = ImportTables::new(&handover_state.names, self.engines[0].tracked_names());
+        let mut tables =
+            ImportTables::new(&handover_state.names, self.engines[0].look().tracked_names());
         self.shared.state(|state| {
             state.interner.resume(handover_state.statements);
             state.connections = handover_state.connections;
         });
-        self.engines[0].import_pools(handover_state.pools, &mut tables);
+        self.engines[0].restart().import_pools(handover_state.pools, &mut tables);
         let mut imported: Vec<_> = (0..count).map(|_| Imported::default()).collect();
         let mut turns = (0..count).cycle();
         for (records, ends) in handover_state.worker_records.into_iter().zip(ends) {
-            self.engines.iter_mut().for_each(|engine| engine.expect_records(&records, &tables));
+            self.engines
+                .iter_mut()
+                .for_each(|engine| engine.restart().expect_records(&records, &tables));
             let statements: HashMap<_, _> = self.shared.state(|state| {
                 let all = records.statements.iter();
                 all.map(|one| (one.id, state.interner.restore(one))).collect()
@@ -135,7 +138,7 @@ impl World {
             let mut ends = ends.into_iter();
             for record in records.clients {
                 let worker = turns.next().expect("there are workers");
-                let (id, server) = self.engines[worker].import_client(record, &tables);
+                let (id, server) = self.engines[worker].restart().import_client(record, &tables);
                 imported[worker].clients.push(id);
                 let Ends { client, server: at } = ends.next().expect("a socket");
                 let end = &mut self.net.clients[client.expect("a client's")];
@@ -147,7 +150,10 @@ impl World {
             }
             for record in records.parked {
                 let worker = turns.next().expect("there are workers");
-                let id = self.engines[worker].import_parked(record, &tables).expect("its pool");
+                let id = self.engines[worker]
+                    .restart()
+                    .import_parked(record, &tables)
+                    .expect("its pool");
                 imported[worker].parked.push(id);
                 let at = ends.next().and_then(|ends| ends.server).expect("a socket");
                 self.net.servers[at].worker = worker;

@@ -45,8 +45,8 @@ impl World {
             && self.shared.borrow().mail.iter().all(std::collections::VecDeque::is_empty)
             && self.net.cancels.iter().all(|cancel| cancel.finished)
             && self.engines.iter().all(|engine| {
-                engine.look().client_ids().all(|id| engine.may_move(id))
-                    && engine.has_come_to_rest(|_, _| false)
+                engine.look().client_ids().all(|id| engine.look().may_move(id))
+                    && engine.look().has_come_to_rest(|_, _| false)
             })
     }
 
@@ -54,7 +54,7 @@ impl World {
         self.net.log(|| "another process takes over".to_owned());
         self.taking_over = None;
         self.summary.takeovers += 1;
-        let names = self.engines[0].tracked_names().all().to_vec();
+        let names = self.engines[0].look().tracked_names().all().to_vec();
         let pools = {
             let shared = &mut *self.shared.borrow_mut();
             shared.pools.iter_mut().for_each(|pool| pool.set_gate(Gate::Held));
@@ -68,7 +68,7 @@ impl World {
                 parked.push(*at);
                 true
             };
-            let (records, exported) = self.engines[worker].export(|_, _| false, takes);
+            let (records, exported) = self.engines[worker].restart().export(|_, _| false, takes);
             ends.push(self.ends(worker, &exported, &parked));
             worker_records.push(records);
             all_exported.push(exported);
@@ -93,7 +93,7 @@ impl World {
         };
         let bytes = handover_state.to_bytes().expect("plain data");
         for (engine, exported) in self.engines.iter_mut().zip(all_exported) {
-            engine.cede(exported, now);
+            engine.restart().cede(exported, now);
         }
         let kept = ends.iter().flatten().filter_map(|(_, server)| *server).collect::<Vec<_>>();
         self.end_all_but(&kept);
@@ -144,11 +144,14 @@ impl World {
             Engine::new(WorkerId(at as u16), config.clone(), exchange, handover_state.seed)
         };
         self.engines = (0..count).map(engine).collect();
-        let mut tables = ImportTables::new(&handover_state.names, self.engines[0].tracked_names());
-        self.engines[0].import_pools(handover_state.pools, &mut tables);
+        let mut tables =
+            ImportTables::new(&handover_state.names, self.engines[0].look().tracked_names());
+        self.engines[0].restart().import_pools(handover_state.pools, &mut tables);
         let mut imported: Vec<_> = (0..count).map(|_| Imported::default()).collect();
         for (records, ends) in handover_state.worker_records.into_iter().zip(ends) {
-            self.engines.iter_mut().for_each(|engine| engine.expect_records(&records, &tables));
+            self.engines
+                .iter_mut()
+                .for_each(|engine| engine.restart().expect_records(&records, &tables));
             let restored = self.shared.borrow_mut().restore(&records);
             tables.open(&records, restored);
             self.import(records, ends, &tables, &mut imported);
@@ -169,7 +172,7 @@ impl World {
         let mut ends = ends.into_iter();
         for record in records.clients {
             let worker = self.rng.below(self.engines.len());
-            let (id, on) = self.engines[worker].import_client(record, tables);
+            let (id, on) = self.engines[worker].restart().import_client(record, tables);
             imported[worker].clients.push(id);
             let (client, server) = ends.next().expect("its sockets");
             let client = client.expect("a client's");
@@ -183,7 +186,8 @@ impl World {
         }
         for record in records.parked {
             let worker = self.rng.below(self.engines.len());
-            let on = self.engines[worker].import_parked(record, tables).expect("its pool");
+            let on =
+                self.engines[worker].restart().import_parked(record, tables).expect("its pool");
             imported[worker].parked.push(on);
             let at = ends.next().and_then(|(_, server)| server).expect("its socket");
             self.put(at, worker, on);

@@ -42,7 +42,7 @@ impl Worker {
         let mut rest = Rest::default();
         for id in self.engine.look().client_ids().filter(goes) {
             rest.is_awaited |= self.engine.look().may_come_to_rest(id);
-            rest.can_move |= self.engine.may_move(id) && !self.has_stuck(id);
+            rest.can_move |= self.engine.look().may_move(id) && !self.has_stuck(id);
         }
         rest
     }
@@ -59,7 +59,7 @@ impl Worker {
         self.hold = Hold::Still;
         let sockets = &self.sockets;
         let mut parked_fds = Vec::new();
-        let (mut records, mut exported) = self.engine.export(
+        let (mut records, mut exported) = self.engine.restart().export(
             |client, server| {
                 let has_stuck = sockets.client_has_pending(client)
                     || server.is_some_and(|server| sockets.server_has_pending(server));
@@ -80,7 +80,7 @@ impl Worker {
         fds.extend(parked_fds);
         let attending_fds = self.keep_movable(&mut records, &mut exported);
         self.exported = exported;
-        let names = self.engine.tracked_names().all().to_vec();
+        let names = self.engine.look().tracked_names().all().to_vec();
         WorkerExport { worker: self.id, records, names, fds, attending_fds }
     }
 
@@ -98,7 +98,7 @@ impl Worker {
     /// Tells the lobbies the records of a server that is to be held for the next process. Nothing is
     /// told if it has not logged in yet, or is gone.
     pub(super) fn tell_home(&mut self, server: ServerId, serial: u64) {
-        let Some(records) = self.engine.export_attending(server, serial) else { return };
+        let Some(records) = self.engine.restart().export_attending(server, serial) else { return };
         let socket = (!self.sockets.server_has_tls(server))
             .then(|| process::duplicate(self.sockets.server_fd(server)).ok())
             .flatten();
@@ -111,7 +111,7 @@ impl Worker {
         self.sockets.now = self.shared.clock.now();
         let Departing { leaver, fd, peer } = departing;
         let serial = leaver.serial;
-        let client = self.engine.take_from_lobby(leaver, self.sockets.now);
+        let client = self.engine.restart().take_from_lobby(leaver, self.sockets.now);
         self.shared.gauge(self.id).load.enter(false);
         self.sockets.import_client(client, fd.into_raw_fd(), peer);
         self.imported.clients.push(client);
@@ -130,7 +130,8 @@ impl Worker {
     pub(super) fn cede(&mut self, servers: &HashSet<u64>) {
         let mut exported = std::mem::take(&mut self.exported);
         exported.attending.retain(|(_, serial)| servers.contains(serial));
-        let Ceded { clients, parked, attending } = self.engine.cede(exported, self.sockets.now);
+        let Ceded { clients, parked, attending } =
+            self.engine.restart().cede(exported, self.sockets.now);
         for client in clients {
             self.sockets.cede_client(client.id);
             if let Some(server) = client.server {
@@ -163,7 +164,7 @@ impl Worker {
     }
 
     pub(crate) fn tracked_names(&self) -> &TrackedNames {
-        self.engine.tracked_names()
+        self.engine.look().tracked_names()
     }
 
     pub(crate) fn import_pools(
@@ -171,11 +172,11 @@ impl Worker {
         pools: Vec<Option<PoolRecord>>,
         tables: &mut ImportTables,
     ) {
-        self.engine.import_pools(pools, tables);
+        self.engine.restart().import_pools(pools, tables);
     }
 
     pub(crate) fn expect_records(&mut self, records: &WorkerRecords, tables: &ImportTables) {
-        self.engine.expect_records(records, tables);
+        self.engine.restart().expect_records(records, tables);
     }
 
     pub(crate) fn import_client(
@@ -190,7 +191,7 @@ impl Worker {
             || socket::peer_address(fd.as_raw_fd()).unwrap_or_default(),
             Address::Inet,
         );
-        let (client, server) = self.engine.import_client(record, tables);
+        let (client, server) = self.engine.restart().import_client(record, tables);
         let peer = Peer::new(fd.as_raw_fd(), &address);
         self.shared.gauge(self.id).load.enter(false);
         self.sockets.import_client(client, fd.into_raw_fd(), peer);
@@ -207,7 +208,7 @@ impl Worker {
         fd: OwnedFd,
     ) {
         // If its database is no longer configured, dropping it closes it.
-        if let Some(server) = self.engine.import_parked(record, tables) {
+        if let Some(server) = self.engine.restart().import_parked(record, tables) {
             self.sockets.import_server(server, fd.into_raw_fd());
             self.imported.parked.push(server);
         }
@@ -216,7 +217,7 @@ impl Worker {
     /// Returns the pool here for another process's pool of this number, if its lobby can be taken
     /// over.
     pub(crate) fn pool_for_lobby(&mut self, number: u32, tables: &ImportTables) -> Option<PoolId> {
-        self.engine.pool_for_lobby(number, tables)
+        self.engine.restart().pool_for_lobby(number, tables)
     }
 
     /// Takes a server whose backend is in a lobby. Returns it with its serial number here.
@@ -227,7 +228,7 @@ impl Worker {
         tables: &ImportTables,
         fd: OwnedFd,
     ) -> Option<(ServerId, u64)> {
-        let (server, serial) = self.engine.import_attending(record, came, tables)?;
+        let (server, serial) = self.engine.restart().import_attending(record, came, tables)?;
         self.sockets.import_server(server, fd.into_raw_fd());
         self.imported.attending.push(server);
         Some((server, serial))
@@ -244,7 +245,7 @@ impl Worker {
     pub(super) fn expect(&mut self, state: &PredecessorState) {
         let tables = self.tables(state);
         for records in &state.handover_state.worker_records {
-            self.engine.expect_records(records, &tables);
+            self.engine.restart().expect_records(records, &tables);
         }
     }
 
@@ -269,8 +270,9 @@ impl Worker {
 
     fn tables(&mut self, state: &PredecessorState) -> ImportTables {
         let handover_state = &state.handover_state;
-        let mut tables = ImportTables::new(&handover_state.names, self.engine.tracked_names());
-        self.engine.import_pools(handover_state.pools.clone(), &mut tables);
+        let mut tables =
+            ImportTables::new(&handover_state.names, self.engine.look().tracked_names());
+        self.engine.restart().import_pools(handover_state.pools.clone(), &mut tables);
         tables
     }
 }

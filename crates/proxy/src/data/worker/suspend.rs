@@ -54,7 +54,7 @@ impl Worker {
         let quiet = match self.hold {
             Hold::None | Hold::Leaving | Hold::Still => true,
             Hold::Freezing => {
-                self.engine.has_come_to_rest(|client, server| self.stays(client, server))
+                self.engine.look().has_come_to_rest(|client, server| self.stays(client, server))
             }
             Hold::Suspended => self.restless().0.is_empty() && self.restless().1.is_empty(),
         };
