@@ -7,7 +7,6 @@ use config::Config;
 
 use super::Engine;
 use crate::admission::pool::Parked;
-use crate::cancel::outcome::CancelEnd;
 use crate::client::{Client, ClientPhase};
 use crate::handover::import::Imported;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
@@ -217,12 +216,6 @@ impl<X: Exchange> Engine<X> {
     /// Deals with a server whose socket was closed, or that has sent something invalid.
     pub fn server_closed(&mut self, id: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
         self.lose_server(id, reason, io);
-        self.finish(io);
-    }
-
-    /// Ends a cancel request.
-    pub fn cancel_finished(&mut self, cancel: u64, end: CancelEnd, io: &mut impl Io<X>) {
-        self.end_cancel(cancel, end, io);
         self.finish(io);
     }
 }

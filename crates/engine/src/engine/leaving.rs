@@ -135,7 +135,7 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn take_back(&mut self, on: ServerId, left: Departure, io: &mut impl Io<X>) {
         match self.servers[on].take_back(on, left, io) {
             TakenBack::Waits => {}
-            TakenBack::Cancels => self.send_cancel(on, None, io),
+            TakenBack::Cancels => self.cancellation().send(on, None, io),
             TakenBack::Free => self.free(on, io),
             TakenBack::Unused => self.lose_server(on, CloseReason::LeftDuringLogin, io),
             TakenBack::NotReady => self.close_server(on, CloseReason::NotReady, io),

@@ -24,6 +24,7 @@ use crate::lifecycle::pair::{self, Pair};
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::prepare::{Answered, Prepared};
 use crate::lifecycle::release::{Freed, Released};
+use crate::notify::listen::{Handed, Unread};
 use crate::own_error::OwnError;
 use crate::routing::begun::has_begun;
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
@@ -245,8 +246,16 @@ impl<X: Exchange> Engine<X> {
             Preparation::Probe(_) => return self.probed(on, io),
             // `reply_bytes` goes on.
             Preparation::Ahead(_) => return,
-            Preparation::HandOver => self.handed_over(id, on, io),
-            Preparation::Signal(_) => return self.may_signal(id, on, io),
+            Preparation::HandOver => match self.channels(id).handed_over(io) {
+                Ok(Handed::Nothing) => Readable::Now,
+                Ok(Handed::Again) => self.prepare(id, on, io),
+                Ok(Handed::Over) => return self.unlink(id, on, io),
+                Err(Unread) => return self.disconnect(id, Unread::WHY, io),
+            },
+            Preparation::Signal(_) => {
+                let told = self.cancellation().may_signal(id, on, io);
+                return self.follow_request(told, io);
+            }
             Preparation::Unwind => return self.pair(id, on).renew(Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(id, on, io),
             Preparation::Fail => {
@@ -393,8 +402,10 @@ impl<X: Exchange> Engine<X> {
             self.follow_rename(id);
         }
         io.resume_client(id);
-        if self.clients[id].session.is_some() {
-            self.tell_untold(id, io);
+        if self.clients[id].session.is_some()
+            && let Err(Unread) = self.channels(id).tell_untold(io)
+        {
+            self.disconnect(id, Unread::WHY, io);
         }
         self.free(on, io);
     }

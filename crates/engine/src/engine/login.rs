@@ -50,7 +50,10 @@ impl<X: Exchange> Engine<X> {
                 let client = self.clients.remove(id);
                 io.start_tls(id, start, client.connected_at);
             }
-            Step::Cancel(key) => self.ask_cancel(id, key, io),
+            Step::Cancel(key) => {
+                let asked = self.cancellation().ask(id, &key, io);
+                self.follow_request(asked, io);
+            }
             Step::Ask(entry, question) => self.ask_about_user(id, &entry, question, io),
             Step::Prove(password) => self.prove(id, &password, io),
             Step::Authenticated => self.authenticated(id, io),

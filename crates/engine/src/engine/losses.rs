@@ -11,6 +11,7 @@ use crate::lifecycle::leave::{Leaving, cut_transaction, log_server_closing};
 use crate::lifecycle::lost::{Losing, is_loss, outlives};
 use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
+use crate::notify::listen::Unread;
 use crate::operator::failures::ServerFailure;
 use crate::operator::remarks::remark;
 use crate::own_error::Cause;
@@ -255,7 +256,9 @@ impl<X: Exchange> Engine<X> {
         if is_over {
             self.follow_rename(id);
         }
-        self.tell_untold(id, io);
+        if let Err(Unread) = self.channels(id).tell_untold(io) {
+            self.disconnect(id, Unread::WHY, io);
+        }
     }
 
     /// Reads bytes of a client whose transaction or session was lost.

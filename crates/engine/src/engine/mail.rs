@@ -53,28 +53,36 @@ impl<X: Exchange> Engine<X> {
                     self.open_server(pool, io);
                 }
             }
-            Mail::Cancel { key, requester } => self.cancel_asked(&key, requester, io),
+            Mail::Cancel { key, requester } => {
+                let asked = self.cancellation().asked(&key, requester, io);
+                self.follow_request(asked, io);
+            }
             Mail::CancelDone { requester, serial, outcome } => {
-                self.answer_cancel((worker, requester, serial), outcome, io);
+                let requester = (worker, requester, serial);
+                let told = self.cancellation().answer(requester, outcome);
+                self.follow_request(told, io);
             }
             Mail::FindProcess { process_id, requester } => {
-                self.process_asked(process_id, requester, io);
+                let asked = self.cancellation().process_asked(process_id, requester, io);
+                self.follow_request(asked, io);
             }
             Mail::ProcessFound { requester, serial, found } => {
-                self.process_found((worker, requester, serial), found, io);
+                let requester = (worker, requester, serial);
+                let found = self.cancellation().process_found(requester, found, io);
+                self.follow_request(found, io);
             }
             Mail::Signal { client, serial, terminates, requester } => {
-                self.signal_asked((client, serial), terminates, requester, io);
+                let whom = (client, serial);
+                let signaled = self.cancellation().signaled(whom, terminates, requester, io);
+                self.follow_request(signaled, io);
             }
             Mail::Listen { pool, subscription } => {
-                self.listeners.subscribe(subscription, &mut self.pools.one(pool));
-                self.tend_listener(pool, io);
+                let step = self.pool_listeners().subscribe(pool, subscription, io);
+                self.follow_listener(step, io);
             }
             Mail::Unlisten { pool, who, channels } => {
-                if self.listeners.contains(pool) {
-                    self.listeners.unsubscribe(who, &channels, &mut self.pools.one(pool));
-                    self.tend_listener(pool, io);
-                }
+                let step = self.pool_listeners().unsubscribe(pool, who, &channels, io);
+                self.follow_listener(step, io);
             }
             Mail::Listening { client, serial, request, mark, again } => {
                 let to = [(client, serial)];

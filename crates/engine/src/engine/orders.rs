@@ -18,7 +18,10 @@ impl<X: Exchange> Engine<X> {
     /// disconnects clients that cannot be served, and serves those that can.
     pub fn review(&mut self, io: &mut impl Io<X>) {
         self.move_clients(io);
-        self.review_listeners(io);
+        for pool in self.listeners.pools() {
+            let step = self.pool_listeners().review(pool, io);
+            self.follow_listener(step, io);
+        }
         self.finish(io);
         for id in self.pools.views.ids() {
             let settings = self.pools.exchange.pool(id, |pool| pool.settings.clone());

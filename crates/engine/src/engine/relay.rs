@@ -113,7 +113,8 @@ impl<X: Exchange> Engine<X> {
             }
             Stop::Signal(call) => {
                 input.hold_rest(&mut self.clients[id], ran.used);
-                self.begin_signal(id, on, call, io);
+                let begun = self.cancellation().begin_signal(id, on, call, io);
+                self.follow_request(begun, io);
             }
             Stop::Terminate => self.drop_client(id, Leaving::Goodbye, io),
             Stop::Violation(violation) => self.violated(id, violation, io),
@@ -346,7 +347,10 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             ServerPhase::Linked => self.query_done(on, io),
-            ServerPhase::Listening => self.listener_answered(on, io),
+            ServerPhase::Listening => {
+                let step = self.pool_listeners().answered(on, io);
+                self.follow_listener(step, io);
+            }
             ServerPhase::Parked
             | ServerPhase::Connecting(_)
             | ServerPhase::Login(_)
@@ -361,7 +365,10 @@ impl<X: Exchange> Engine<X> {
         let Some(id) = server.client else { return };
         match Awaited::of(&self.clients[id], server) {
             Awaited::Nothing => {}
-            Awaited::Permission => self.may_signal(id, on, io),
+            Awaited::Permission => {
+                let told = self.cancellation().may_signal(id, on, io);
+                self.follow_request(told, io);
+            }
             Awaited::Count => {
                 self.go_on(id, io);
                 self.work.push(Work::Requests(id));

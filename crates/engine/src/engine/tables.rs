@@ -8,7 +8,7 @@ use slab::Slab;
 use crate::client::Client;
 use crate::context::Context;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
-use crate::notify::listen::Channels;
+use crate::notify::listen::{Channels, waits_to_pass};
 use crate::server::Server;
 
 pub(crate) type Clients = Table<ClientId, Client>;
@@ -142,6 +142,12 @@ impl Servers {
     pub(crate) fn is_free(&self, id: ServerId, serial: u64) -> bool {
         let found = self.get(id);
         found.is_some_and(|found| found.serial == serial && found.client.is_none())
+    }
+
+    /// Returns the servers that their clients keep only because they listen.
+    pub(super) fn kept_to_listen(&self) -> Vec<(ClientId, ServerId)> {
+        let kept = self.iter().filter(|(_, server)| waits_to_pass(server));
+        kept.filter_map(|(on, server)| Some((server.client?, on))).collect()
     }
 
     /// Nothing has happened to a server since it was chosen for a waiting client. Only the rest of one

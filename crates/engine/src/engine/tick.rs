@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, micros, over};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::greeting::notice;
+use crate::notify::listen::Passing;
 use crate::operator::remarks::remark;
 use crate::operator::waits::Details;
 use crate::own_error::{Cause, OwnError, QUERY_WAIT_TIMEOUT};
@@ -20,7 +21,10 @@ impl<X: Exchange> Engine<X> {
         self.transactions.tick(io.now());
         self.expire_clients(io);
         self.expire_without_primary(io);
-        self.retry_cancels(io);
+        for due in self.cancels.take_due(io.now()) {
+            let passed_on = self.cancellation().retry(&due, io);
+            self.follow_request(passed_on, io);
+        }
         self.free_places(io);
         self.judge_held(io);
         self.finish(io);
@@ -28,16 +32,31 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
         self.credentials.derive_ahead(&self.context.config, &self.context.seed);
         self.notify_waiting(io);
-        self.look_ahead(io);
+        let now = io.now();
+        for id in self.clients.ids_where(|client| client.may_look_ahead(now)) {
+            let found = self.cancellation().look_ahead(id, io);
+            self.follow_request(found, io);
+        }
         self.leave_full_readers(io);
         self.route_held_reads(io);
         self.expire_servers(io);
         self.give_up_silent(io);
         self.close_obsolete(io);
         self.finish(io);
-        self.review_listeners(io);
-        self.tend_listeners(io);
-        self.pass_channels(io);
+        for pool in self.listeners.pools() {
+            let step = self.pool_listeners().review(pool, io);
+            self.follow_listener(step, io);
+        }
+        for pool in self.listeners.pools() {
+            let step = self.pool_listeners().close_or_tend(pool, io);
+            self.follow_listener(step, io);
+        }
+        for (id, on) in self.servers.kept_to_listen() {
+            match self.channels(id).pass_late(io) {
+                Passing::Begun | Passing::Waits => {}
+                Passing::Paused => self.keep_client(id, on, CloseReason::Paused, io),
+            }
+        }
         self.finish(io);
         self.tend_attending(io);
         self.finish(io);

@@ -36,9 +36,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "cancels",
         changes: &[change(
             "engine/cancels.rs",
-            "self.drop_client(id, Leaving::Unanswered(outcome.reason()), io);",
-            r#"io.send_client(id, b"Z\0\0\0\x05I");
-                self.drop_client(id, Leaving::Unanswered(outcome.reason()), io);"#,
+            "Requested::Unanswered(id, why) => self.drop_client(id, Leaving::Unanswered(why), io),",
+            r#"Requested::Unanswered(id, why) => {
+                io.send_client(id, b"Z\0\0\0\x05I");
+                self.drop_client(id, Leaving::Unanswered(why), io);
+            }"#,
         )],
     },
     Mutant {

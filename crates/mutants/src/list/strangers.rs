@@ -54,6 +54,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Answers to cancel requests count for newcomers",
         seen_in: "",
         noticed_by: "cancel::the_answers_to_a_requester_that_has_left_do_not_count_for_another",
-        changes: &[change("engine/cancels.rs", "if «client.serial != serial» { return;", "false")],
+        changes: &[change(
+            "engine/cancels.rs",
+            "if «client.serial != serial» { return Requested::Nothing;",
+            "false",
+        )],
     },
 ];
