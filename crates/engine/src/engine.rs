@@ -22,7 +22,11 @@
 //! | `listeners` | LISTEN, which moves from servers to listening connections |
 //! | `restart` | an online restart |
 //! | `orders` | an operator's orders |
-//! | `sweeps` | all connections that something concerns |
+//! | `sweeps`, `rerouting` | all clients that something concerns |
+//!
+//! Some of these files have a type that borrows the tables that it needs, and no others. `Seats` has
+//! the servers without clients, `Overdue` the limits of time. Such a type returns what `Engine` has
+//! to do next.
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
 //! all of these for an operator and the shell, `invariants` checks them in tests.
@@ -58,9 +62,11 @@ mod losses;
 mod mail;
 mod opening;
 mod orders;
+mod overdue;
 mod placing;
 pub(crate) mod pools;
 mod relay;
+mod rerouting;
 mod restart;
 mod routing;
 mod seats;
@@ -149,10 +155,6 @@ impl<X: Exchange> Engine<X> {
 
     /// Gives a server from outside a slot.
     pub(crate) fn attach(&mut self, parked: Parked<X::Transport>, io: &mut impl Io<X>) -> ServerId {
-        let Parked { server, transport } = parked;
-        self.pools.view(server.pool);
-        let id = self.servers.insert(server);
-        io.attach_server(id, transport);
-        id
+        self.servers.attach(parked, &mut self.pools, io)
     }
 }

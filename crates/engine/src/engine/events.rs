@@ -8,9 +8,7 @@ use config::Config;
 use super::Engine;
 use crate::admission::pool::Parked;
 use crate::client::{Client, ClientPhase};
-use crate::handover::import::Imported;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::lifecycle::attend;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::preparation::Readable;
@@ -132,7 +130,9 @@ impl<X: Exchange> Engine<X> {
     /// login. If there are none, those whose proofs must wait after earlier failures. Otherwise
     /// such clients could fill all places and keep others out.
     pub fn crowd_out(&mut self, io: &mut impl Io<X>) {
-        self.end_waits(|_| true, &OwnError::new(Cause::TooManyClients, CROWDED_OUT), io);
+        for id in self.overdue(io.now()).slow_logins(|_| true) {
+            self.disconnect(id, OwnError::new(Cause::TooManyClients, CROWDED_OUT), io);
+        }
         self.finish(io);
     }
 }
@@ -208,9 +208,7 @@ impl<X: Exchange> Engine<X> {
         let worker = self.context.worker;
         let is_it = |parked: &Parked<_>| is_it(&parked.transport);
         let parked = self.pools.exchange.pool(pool, |pool| pool.take_parked(worker, is_it))?;
-        let id = self.attach(parked, io);
-        self.servers[id].phase.unpark();
-        Some(id)
+        Some(self.seats().take_in(parked, io))
     }
 
     /// Deals with a server whose socket was closed, or that has sent something invalid.
@@ -225,31 +223,6 @@ impl<X: Exchange> Engine<X> {
     /// Reads mail of another worker.
     pub fn handle_mail(&mut self, mail: Mail<X::Transport>, io: &mut impl Io<X>) {
         self.read_mail(mail, io);
-        self.finish(io);
-    }
-
-    /// Begins to serve what was imported. Servers without a client are parked, and waiting clients
-    /// wait again. A client whose database is no longer configured is disconnected.
-    pub fn begin_imported(&mut self, imported: Imported, io: &mut impl Io<X>) {
-        let Imported { clients, parked, attending } = imported;
-        let now = io.clock();
-        for id in clients.iter().copied() {
-            if let Some(client) = self.clients.get(id)
-                && let Some(view) = client.pool.and_then(|pool| self.pools.views.get(pool))
-            {
-                self.sessions.suppose_write((id, client.serial), &view.settings, now);
-            }
-        }
-        for id in parked {
-            self.place(id, io);
-        }
-        for id in attending {
-            if let Some(server) = self.servers.get_mut(id) {
-                attend::begin(server, &mut self.pools.one(server.pool), io);
-            }
-        }
-        self.finish(io);
-        self.begin_imported_clients(clients, io);
         self.finish(io);
     }
 
@@ -329,7 +302,7 @@ impl<X: Exchange> Engine<X> {
                 pool.condemn_where(fits, CloseReason::Obsolete);
                 pool.take_condemned(worker)
             });
-            self.close_parked(parked, io);
+            self.seats().close_parked(parked, io);
         }
         self.finish(io);
     }

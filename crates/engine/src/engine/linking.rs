@@ -71,7 +71,9 @@ impl<X: Exchange> Engine<X> {
                 }
                 Readable::NotYet
             }
-            Grant::Refused(_) | Grant::Closed(_) if self.leave_reader(id, pool) => Readable::NotYet,
+            Grant::Refused(_) | Grant::Closed(_) if self.rerouting().leave_reader(id, pool) => {
+                Readable::NotYet
+            }
             Grant::Refused(error) => {
                 self.refuse_client(id, &error, io);
                 Readable::NotYet
@@ -91,7 +93,7 @@ impl<X: Exchange> Engine<X> {
             self.prove_by(id, on, io);
         } else if self.is_overtaken(id, on, io.now()) {
             let pool = self.servers[on].pool;
-            self.leave_reader(id, pool);
+            self.rerouting().leave_reader(id, pool);
             self.place(on, io);
         } else if self.join(id, on, io) == Readable::Now {
             self.go_on(id, io);
@@ -439,7 +441,7 @@ impl<X: Exchange> Engine<X> {
         match freed {
             Freed::Free => self.place(on, io),
             Freed::NotYet => {}
-            Freed::Enlisted => self.enlisted(on, io),
+            Freed::Enlisted => self.seats().enlisted(on, io),
             Freed::Close(reason) => self.close_server(on, reason, io),
         }
     }

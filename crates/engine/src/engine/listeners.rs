@@ -78,7 +78,7 @@ impl<X: Exchange> Engine<X> {
                         match self.pools.exchange.limits(|limits| limits.listener_seat(&claim, now))
                         {
                             Ok(()) => break true,
-                            Err(Some(lack)) if self.evict(&lack, io) => {}
+                            Err(Some(lack)) if self.seats().evict(&lack, io) => {}
                             Err(_) => break false,
                         }
                     };

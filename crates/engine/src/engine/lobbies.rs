@@ -1,13 +1,13 @@
-//! Carries out what `lifecycle/attend.rs` finds: for the servers whose backends serve clients in
-//! lobbies (docs/direct.md), and for the clients that wait for the trials of lobbies.
+//! Direct pools (docs/direct.md): the servers whose backends serve clients in lobbies, and the trials
+//! of lobbies. `lifecycle/attend.rs` has the rules.
 
 use config::Proxied;
 
-use super::Engine;
+use super::seats::Seats;
 use super::work::Work;
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::attend::{
-    self, Tended, Trial, TrialFailure, expect_backend, guest, may_be_guest, new_ticket, send_off,
+    self, Tended, Trial, TrialFailure, expect_backend, new_ticket, send_off,
 };
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::enlist;
@@ -16,53 +16,75 @@ use crate::server::{ServerPhase, ServerPurpose};
 use crate::shell::{Closing, Exchange, Io};
 use crate::vars::Welcome;
 
+/// The result of an attempt to give a lobby another server.
+#[derive(Debug)]
+pub(super) enum Attending {
+    /// The pool may have no other server now.
+    Full,
+    /// An idle server goes there, or the lobby gets the next seat.
+    Begun,
+    /// A server is to be opened. Its place in the pool and its seat are taken.
+    Connect { ticket: String },
+}
+
 /// Servers that are opened for lobbies, and the trials.
-impl<X: Exchange> Engine<X> {
-    /// Opens another server for the lobby, or sends an idle one there.
-    pub(super) fn attend_more(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+impl<X: Exchange> Seats<'_, X> {
+    /// Finds another server for the lobby: an idle one, or a new one. Returns the purpose of a server
+    /// that is to be opened. Its place in the pool and its seat are taken.
+    pub(super) fn attend_more(
+        &mut self,
+        pool: PoolId,
+        io: &mut impl Io<X>,
+    ) -> Option<ServerPurpose> {
         let worker = self.context.worker;
         let mut one = self.pools.one(pool);
-        if !one.may_attend_more(&self.context, io) {
-            return;
+        if !one.may_attend_more(self.context, io) {
+            return None;
         }
         match one.lock(|pool| pool.take_for_lobby(worker)) {
             Some(idle) => {
-                let id = self.attach(idle, io);
+                let id = self.servers.attach(idle, self.pools, io);
                 self.enlist(id, io);
+                None
             }
-            None => {
-                self.open_attending(pool, io);
-            }
+            None => self.open_attending(pool, io).purpose(),
         }
     }
 
-    /// Opens a server for the lobby, if there is a place and a seat for it. Without a seat, the lobby gets
-    /// the next one. Returns false if the pool may have no other server now.
-    pub(super) fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
+    /// Does the same for the trial of a lobby, which fails if the pool may have no other server.
+    pub(super) fn try_lobby(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Option<ServerPurpose> {
+        let attending = self.open_attending(pool, io);
+        if matches!(attending, Attending::Full) {
+            self.trial_failed(pool, TrialFailure::LOST, io.now());
+        }
+        attending.purpose()
+    }
+
+    /// Takes a place and a seat for a server of the lobby. Without a seat, the lobby gets the next
+    /// one.
+    fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Attending {
         let (now, worker) = (io.now(), self.context.worker);
         let mut one = self.pools.one(pool);
         if !one.lock(|pool| pool.reserve_attending(now)) {
             // An ordinary server that nobody uses makes room.
             let idle = one.lock(|pool| pool.take_one_parked(worker));
-            let Some(idle) = idle else { return false };
+            let Some(idle) = idle else { return Attending::Full };
             self.close_parked(vec![(idle, CloseReason::Evicted)], io);
             if !self.pools.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
-                return false;
+                return Attending::Full;
             }
         }
         // Before the seat is asked for: another worker may free one meanwhile.
         self.pools.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
-        if !self.take_seat(pool, io) {
-            return true;
+        if !self.take(pool, io) {
+            return Attending::Begun;
         }
         self.pools.exchange.pool(pool, |pool| pool.lobby_wants_no_seat());
-        let ticket = new_ticket(&self.context.config, io);
-        self.connect_server(pool, Some(ServerPurpose::Attend { ticket }), io);
-        true
+        Attending::Connect { ticket: new_ticket(&self.context.config, io) }
     }
 
     /// Completes the login of a server that loads the library.
-    pub(crate) fn attending_opened(
+    pub(super) fn attending_opened(
         &mut self,
         id: ServerId,
         welcome: Welcome,
@@ -73,22 +95,22 @@ impl<X: Exchange> Engine<X> {
         let why = attend::logged_in(server, welcome, &mut self.pools.one(server.pool));
         expect_backend(id, server, ticket, self.context.worker, io);
         if let Some(why) = why {
-            self.lose_server(id, why, io);
+            self.close(id, why, io);
         }
         self.feed(io);
     }
 
     /// The server has no library that could report, so it cannot serve clients either.
-    pub(crate) fn found_no_library(&mut self, id: ServerId, io: &mut impl Io<X>) {
+    pub(super) fn found_no_library(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let server = &*self.servers[id];
         let (pool, serial) = (server.pool, server.serial);
         io.backend_closed(pool, serial);
         self.trial_failed(pool, TrialFailure::unsuited(Proxied::NoLibrary), io.now());
     }
 
-    /// A server could not be opened. If it was for the lobby, the trial has failed. Returns the
+    /// The server could not be opened. If it was for the lobby, the trial has failed. Returns the
     /// purpose of any other server.
-    pub(crate) fn without_attending(
+    pub(super) fn without_attending(
         &mut self,
         purpose: Option<ServerPurpose>,
         serial: u64,
@@ -103,7 +125,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Notes that a server for the lobby is gone. If the trial depended on it, the trial has
     /// failed.
-    pub(crate) fn attending_ended(
+    pub(super) fn attending_ended(
         &mut self,
         pool: PoolId,
         epoch: u64,
@@ -124,21 +146,30 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Continues the logins that wait for this trial, in all workers.
-    pub(super) fn trial_failed(&mut self, pool: PoolId, failure: TrialFailure, now: Micros) {
-        let waiting = self.lobbies.failed(&mut self.pools.one(pool), failure, &self.context, now);
+    fn trial_failed(&mut self, pool: PoolId, failure: TrialFailure, now: Micros) {
+        let waiting = self.lobbies.failed(&mut self.pools.one(pool), failure, self.context, now);
         self.work.extend(waiting.into_iter().map(Work::Enter));
     }
 }
 
+impl Attending {
+    /// Returns the purpose of the server that is to be opened.
+    fn purpose(self) -> Option<ServerPurpose> {
+        match self {
+            Self::Full | Self::Begun => None,
+            Self::Connect { ticket } => Some(ServerPurpose::Attend { ticket }),
+        }
+    }
+}
+
 /// Servers in lobbies.
-impl<X: Exchange> Engine<X> {
+impl<X: Exchange> Seats<'_, X> {
     /// The backend of this server has come to the lobby.
     pub(super) fn backend_came(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
-        let found = self.servers.get_mut(id).filter(|found| found.serial == serial);
-        let Some(server) = found else { return };
+        let Some(server) = self.servers.with_serial(id, serial) else { return };
         let mut pool = self.pools.one(server.pool);
         if attend::came(server, &mut pool, io) {
-            let waiting = self.lobbies.decided(&mut pool, &self.context);
+            let waiting = self.lobbies.decided(&mut pool, self.context);
             self.work.extend(waiting.into_iter().map(Work::Enter));
         }
     }
@@ -146,8 +177,7 @@ impl<X: Exchange> Engine<X> {
     /// A backend has been idle for too long, or another pool needs its seat. After an online restart
     /// it stays, since no other could come to this process's lobby.
     pub(super) fn idled_in_lobby(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
-        let found = self.servers.get_mut(id).filter(|found| found.serial == serial);
-        if let Some(server) = found
+        if let Some(server) = self.servers.with_serial(id, serial)
             && server.is_attending()
             && !self.context.has_successor
         {
@@ -163,8 +193,7 @@ impl<X: Exchange> Engine<X> {
         why: Option<Proxied>,
         io: &mut impl Io<X>,
     ) {
-        let found = self.servers.get(id).filter(|found| found.serial == serial);
-        let Some(server) = found else { return };
+        let Some(server) = self.servers.with_serial(id, serial) else { return };
         let (pool, epoch) = (server.pool, server.epoch);
         let ServerPhase::Attending { came, .. } = *server.phase else { return };
         if let Some(why) = why {
@@ -172,7 +201,7 @@ impl<X: Exchange> Engine<X> {
         }
         let reason = attend::left(&mut self.servers[id], &mut self.pools.one(pool));
         self.attending_ended(pool, epoch, serial, came, io);
-        self.close_server(id, reason, io);
+        self.close(id, reason, io);
     }
 
     /// Looks after the servers in lobbies that this worker has opened, and after the trials that its
@@ -184,13 +213,13 @@ impl<X: Exchange> Engine<X> {
         for id in attending {
             let server = &mut *self.servers[id];
             let mut pool = self.pools.one(server.pool);
-            match attend::tend(server, &mut pool, &mut aged, &self.context, io) {
+            match attend::tend(server, &mut pool, &mut aged, self.context, io) {
                 Tended::GoesOn => {}
-                Tended::Ceded => self.close_server(id, CloseReason::LeftLobby, io),
+                Tended::Ceded => self.close(id, CloseReason::LeftLobby, io),
                 Tended::Failed(why) => {
                     let pool = server.pool;
                     self.trial_failed(pool, TrialFailure::unsuited(why), io.now());
-                    self.close_server(id, CloseReason::LeftLobby, io);
+                    self.close(id, CloseReason::LeftLobby, io);
                 }
             }
         }
@@ -225,43 +254,19 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Sends a server that nobody uses to the lobby.
-    pub(crate) fn enlist(&mut self, id: ServerId, io: &mut impl Io<X>) {
+    pub(super) fn enlist(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let server = &mut *self.servers[id];
-        if let Some(why) = enlist::begin(id, server, &mut self.context, io) {
-            self.close_server(id, why, io);
+        if let Some(why) = enlist::begin(id, server, self.context, io) {
+            self.close(id, why, io);
         }
     }
 
     /// The backend has its ticket, and comes to the lobby now.
-    pub(crate) fn enlisted(&mut self, id: ServerId, io: &mut impl Io<X>) {
+    pub(super) fn enlisted(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let server = &mut *self.servers[id];
         let mut pool = self.pools.one(server.pool);
-        if let Some(why) = enlist::end(id, server, &mut pool, &self.context, io) {
-            self.close_server(id, why, io);
+        if let Some(why) = enlist::end(id, server, &mut pool, self.context, io) {
+            self.close(id, why, io);
         }
-    }
-
-    /// Hands a client over to the lobby, if its pool is direct. The client has just got this welcome.
-    /// Returns whether it has left this worker.
-    pub(super) fn hand_off(
-        &mut self,
-        id: ClientId,
-        pool: PoolId,
-        welcome: &Welcome,
-        io: &mut impl Io<X>,
-    ) -> bool {
-        let (client, mut pool) = (&self.clients[id], self.pools.one(pool));
-        if !pool.is_direct() || !may_be_guest(client) {
-            return false;
-        }
-        if !io.hand_to_lobby(id, guest(client, &pool, welcome, &self.context)) {
-            return false;
-        }
-        let client = self.clients.remove(id);
-        self.keys.remove(client.key);
-        if let Some(watch) = &mut self.watch {
-            watch.left(client.serial, None);
-        }
-        true
     }
 }

@@ -6,6 +6,7 @@ use super::Engine;
 use crate::admission::pool::{Entrance, Grant, Pool};
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Identity, Newcomer, PoolId, ServerId};
+use crate::lifecycle::attend::hand_off;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::pair;
@@ -147,7 +148,11 @@ impl<X: Exchange> Engine<X> {
             let client = &mut self.clients[id];
             client.complete_vars(&welcome, &mut self.context);
             self.welcome(id, None, &welcome, io);
-            if self.hand_off(id, pool, &welcome, io) {
+            let (client, mut pool) = (&self.clients[id], self.pools.one(pool));
+            if hand_off(id, client, &mut pool, &welcome, &self.context, io) {
+                let client = self.clients.remove(id);
+                self.keys.remove(client.key);
+                self.watch.iter_mut().for_each(|watch| watch.left(client.serial, None));
                 return;
             }
             if !self.clients[id].stream.holds_message() {
@@ -203,7 +208,10 @@ impl<X: Exchange> Engine<X> {
         let told = principal::told(server, &mut self.pools.one(pool));
         let Some(Told { is_changed, newcomer }) = told else { return };
         if is_changed {
-            self.principal_changed(pool, io);
+            for changed in self.pools.principal_changed(pool, io) {
+                let review = self.pools.review_everywhere(changed, self.context.worker);
+                self.work.push(review);
+            }
         }
         let server = &*self.servers[on];
         match server.doomed {
@@ -382,7 +390,7 @@ impl<X: Exchange> Engine<X> {
             };
         }
         self.clients[id].login_mut().begin_proof(pool, password);
-        if self.pools.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
+        if self.pools.exchange.pool(pool, Pool::reserve_own) && self.seats().take(pool, io) {
             self.connect_proof(id, io);
         } else {
             self.request_for_login(id, pool, io);
@@ -398,7 +406,7 @@ impl<X: Exchange> Engine<X> {
             self.clients[id].login_mut().begin_proof(pool, password);
             let on = self.attach(idle, io);
             self.prove_soon(id, on);
-        } else if self.pools.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
+        } else if self.pools.exchange.pool(pool, Pool::reserve_own) && self.seats().take(pool, io) {
             self.clients[id].login_mut().begin_proof(pool, password);
             self.connect_proof(id, io);
         } else {
@@ -450,7 +458,7 @@ impl<X: Exchange> Engine<X> {
             self.pools.opening_ended();
             self.pools.one(id).vacate(io.now());
             self.pools.one(id).pass_proof_on();
-            return self.feed(io);
+            return self.seats().feed(io);
         };
         self.connect_proof(client, io);
     }

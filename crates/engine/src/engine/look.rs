@@ -1,7 +1,6 @@
 //! Reads one worker's connections and pools for the shell and for an operator.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use config::PoolMode;
 
@@ -17,9 +16,9 @@ use crate::operator::inspect::{busy_row, client_row};
 use crate::operator::pulse::Pulse;
 use crate::operator::report::{CancelRow, ClientState, Report};
 use crate::operator::transactions::{Transaction, Transactions};
-use crate::operator::waits::{self, BusyPool, Details, Holder, WaitDetail, doing};
+use crate::operator::waits::doing;
 use crate::server::{Server, ServerPhase};
-use crate::shell::{Exchange, Io};
+use crate::shell::Exchange;
 use crate::vars::TrackedNames;
 
 /// One worker's connections and pools, to be read.
@@ -71,42 +70,6 @@ impl<X: Exchange> Engine<X> {
             stats: self.pools.views.iter().map(|(id, view)| (id, view.stats)).collect(),
             watched: self.watch.as_ref().map(|watch| watch.watched()).unwrap_or_default(),
         }
-    }
-
-    /// Returns a sentence about the servers that the client `id` has waited for, and whether it is
-    /// the first with this sentence in this tick.
-    pub(crate) fn wait_detail(
-        &mut self,
-        id: ClientId,
-        details: &mut Details,
-        io: &impl Io<X>,
-    ) -> Option<(Arc<WaitDetail>, bool)> {
-        let client = self.clients.get(id)?;
-        let pool = client.wait()?.pool;
-        let key = (pool, client.identity.user.clone());
-        if let Some(known) = details.get(&key) {
-            return Some((known.clone(), false));
-        }
-        let mut one = self.pools.one(pool);
-        let detail = match one.describe_failure() {
-            Some(text) => WaitDetail { text, is_unreachable: true },
-            None => {
-                let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
-                let holders = own.filter_map(|(_, server)| {
-                    let holder = server.client?;
-                    Some(Holder::new(holder, self.clients.get(holder)?, server))
-                });
-                let (busy, limit) = one.lock(|pool| (pool.busy_servers(), pool.settings.size));
-                let identity = &one.view.identity;
-                let pool = BusyPool { busy, limit, identity, holders: holders.collect() };
-                let address = |id| io.client_address(id);
-                let text = waits::describe_holders(&pool, &key.1, io.now(), address);
-                WaitDetail { text, is_unreachable: false }
-            }
-        };
-        let detail = Arc::new(detail);
-        details.insert(key, detail.clone());
-        Some((detail, true))
     }
 }
 

@@ -7,17 +7,16 @@ use crate::client::ClientPhase;
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::failed::Next;
-use crate::lifecycle::leave::{Leaving, cut_transaction, log_server_closing};
+use crate::lifecycle::leave::{Leaving, cut_transaction};
 use crate::lifecycle::lost::{Losing, is_loss, outlives};
 use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
 use crate::notify::listen::Unread;
-use crate::operator::failures::ServerFailure;
 use crate::operator::remarks::remark;
 use crate::own_error::Cause;
 use crate::relay::resend::answer_due;
 use crate::routing::Place;
-use crate::server::{Server, ServerPhase};
+use crate::server::ServerPhase;
 use crate::session::holding;
 use crate::shell::{Exchange, Io, Weight};
 
@@ -116,63 +115,14 @@ impl<X: Exchange> Engine<X> {
         self.close_server(on, CloseReason::Lost, io);
     }
 
-    /// Closes a logged-in server without a client. Its seat goes to the next client or pool that
-    /// needs a server.
+    /// Closes a logged-in server without a client.
     pub(crate) fn close_server(
         &mut self,
         id: ServerId,
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        let now = io.now();
-        let server = self.end_connection(id, reason, io);
-        let pool = server.pool;
-        let listens = matches!(*server.phase, ServerPhase::Listening);
-        self.pools.exchange.pool(pool, |pool| {
-            if listens {
-                pool.listener_gone();
-            }
-            pool.server_gone(server.epoch);
-        });
-        self.pools.one(pool).vacate(now);
-        if listens {
-            self.listeners.forget((now, 0), &mut self.pools.one(pool));
-        }
-        if self.pools.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
-            self.work.push(Work::Open(pool));
-        }
-        self.feed(io);
-    }
-
-    /// Closes the connection and removes the server, without adjusting its pool.
-    pub(crate) fn end_connection(
-        &mut self,
-        id: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) -> Box<Server> {
-        let server = self.servers.remove(id);
-        if let ServerPhase::Attending { came, .. } = *server.phase {
-            self.attending_ended(server.pool, server.epoch, server.serial, came, io);
-        }
-        // A server that PostgreSQL terminates says so first: it is dirty before it is lost.
-        if matches!(reason, CloseReason::Lost | CloseReason::GotDirty | CloseReason::Text(_)) {
-            self.failures.count_server(ServerFailure::Lost);
-        }
-        if matches!(
-            *server.phase,
-            ServerPhase::Settling(_) | ServerPhase::Linked | ServerPhase::Listening
-        ) && server.is_clean()
-            && io.server_flushed(id)
-        {
-            let mut goodbye = Vec::new();
-            wire::frontend::terminate(&mut goodbye);
-            io.send_server(id, &goodbye);
-        }
-        let identity = self.pools.view(server.pool).identity.clone();
-        log_server_closing(id, &server, &identity, reason, io);
-        io.close_server(id);
-        server
+        self.seats().close(id, reason, io);
     }
 }
 

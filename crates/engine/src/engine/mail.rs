@@ -44,7 +44,9 @@ impl<X: Exchange> Engine<X> {
                 self.join_or_place(waiter, id, io);
             }
             Mail::Refuse { waiter, pool, error } => {
-                if self.clients.waits(waiter, pool) && !self.leave_reader(waiter.client, pool) {
+                if self.clients.waits(waiter, pool)
+                    && !self.rerouting().leave_reader(waiter.client, pool)
+                {
                     self.refuse_client(waiter.client, &error, io);
                 }
             }
@@ -97,14 +99,18 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             Mail::Deaf { to } => self.tell_each(&to, |own, io| own.deaf(io), io),
-            Mail::Attend { pool } => self.attend_more(pool, io),
-            Mail::BackendCame { server, serial } => self.backend_came(server, serial, io),
+            Mail::Attend { pool } => self.work.push(Work::Attend(pool)),
+            Mail::BackendCame { server, serial } => self.seats().backend_came(server, serial, io),
             Mail::LobbyTried { pool } => {
                 self.work.extend(self.lobbies.over(pool).into_iter().map(Work::Enter));
             }
             Mail::Review { pool } => self.review_pool(pool, io),
-            Mail::LeftLobby { server, serial, why } => self.left_lobby(server, serial, why, io),
-            Mail::IdledInLobby { server, serial } => self.idled_in_lobby(server, serial, io),
+            Mail::LeftLobby { server, serial, why } => {
+                self.seats().left_lobby(server, serial, why, io);
+            }
+            Mail::IdledInLobby { server, serial } => {
+                self.seats().idled_in_lobby(server, serial, io);
+            }
             Mail::FreePlaces => self.context.places_wanted = true,
         }
     }

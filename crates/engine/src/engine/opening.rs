@@ -76,7 +76,7 @@ impl<X: Exchange> Engine<X> {
         purpose: ServerPurpose,
         io: &mut impl Io<X>,
     ) {
-        let server = self.end_connection(on, reason, io);
+        let server = self.seats().end_connection(on, reason, io);
         self.pools.one(server.pool).keep_place(server.epoch);
         self.connect_server(server.pool, Some(purpose), io);
     }
@@ -86,7 +86,7 @@ impl<X: Exchange> Engine<X> {
             Outcome::Wait => {}
             Outcome::LoggedIn(rest) => {
                 self.opened(id, &rest, io);
-                self.feed(io);
+                self.seats().feed(io);
             }
             Outcome::Again(decline) => self.open_again(id, decline, io),
             Outcome::Invalid => self.open_failed(id, CloseReason::BadPacket, None, io),
@@ -133,9 +133,9 @@ impl<X: Exchange> Engine<X> {
                 return self.listener_opened(id, login.welcome, rest, io);
             }
             Some(ServerPurpose::Attend { ticket }) if login.reports => {
-                return self.attending_opened(id, login.welcome, ticket, io);
+                return self.seats().attending_opened(id, login.welcome, ticket, io);
             }
-            Some(ServerPurpose::Attend { .. }) => self.found_no_library(id, io),
+            Some(ServerPurpose::Attend { .. }) => self.seats().found_no_library(id, io),
             Some(ServerPurpose::Proof { .. } | ServerPurpose::Settings { .. }) | None => {}
         }
         self.new_server(id).enter_pool(&mut login, io);
@@ -204,7 +204,7 @@ impl<X: Exchange> Engine<X> {
     /// Requests a server for a logged-in replication client, which may have to wait.
     pub(crate) fn link_own(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let reserved = self.pools.exchange.pool(pool, Pool::reserve_own);
-        if reserved && self.take_seat(pool, io) {
+        if reserved && self.seats().take(pool, io) {
             let waiter = Waiter::served(id, pool, io.now());
             self.clients[id].phase.prepare(waiter);
             self.connect_server(pool, Some(ServerPurpose::Replication { client: id }), io);
@@ -236,7 +236,7 @@ impl<X: Exchange> Engine<X> {
         let failure = OpenFailure::new(reason, refusal, codes);
         let Server { serial, pool, epoch, client, .. } = *server;
         let purpose = purpose_of(server.phase);
-        if let Some(purpose) = self.without_attending(purpose, serial, pool, io) {
+        if let Some(purpose) = self.seats().without_attending(purpose, serial, pool, io) {
             let listens = matches!(purpose, ServerPurpose::Listen);
             // A wrong password, or one walsender too many, concerns this client only.
             let open = self.pools.one(pool).login_lost(epoch, listens, now);
@@ -246,7 +246,7 @@ impl<X: Exchange> Engine<X> {
             if open {
                 self.work.push(Work::Open(pool));
             }
-            self.feed(io);
+            self.seats().feed(io);
             if let Some(own) = purpose.client().filter(|own| client == Some(*own)) {
                 self.not_opened_for(own, pool, &purpose, &failure, io);
             }
@@ -255,17 +255,18 @@ impl<X: Exchange> Engine<X> {
         let waiters = self.pools.one(pool).open_failed(epoch, &failure, io);
         let OpenFailure { refused, error, .. } = failure;
         if !refused && self.pools.exchange.pool(pool, |pool| pool.welcome.is_some()) {
-            self.review_everywhere(pool);
+            let review = self.pools.review_everywhere(pool, self.context.worker);
+            self.work.push(review);
         }
         for (worker, waiter) in waiters {
             if worker != self.context.worker {
                 let mail = Mail::Refuse { waiter, pool, error: error.clone() };
                 self.pools.exchange.post(worker, mail);
-            } else if !self.leave_reader(waiter.client, pool) {
+            } else if !self.rerouting().leave_reader(waiter.client, pool) {
                 self.refuse_client(waiter.client, &error, io);
             }
         }
-        self.feed(io);
+        self.seats().feed(io);
     }
 
     /// Deals with the client that the server was to be opened for.

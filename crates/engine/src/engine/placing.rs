@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
         });
         match next {
             Next::Park => {}
-            Next::Enlist => self.enlist(id, io),
+            Next::Enlist => self.seats().enlist(id, io),
             Next::Ask => self.ask_principal(id, None, io),
             Next::Local(waiter) => {
                 let serial = self.servers[id].serial;

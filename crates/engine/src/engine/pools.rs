@@ -5,14 +5,16 @@ use std::sync::Arc;
 use config::{AccessPolicy, Database, PoolMode};
 use thin_vec::ThinVec;
 
+use super::tables::Clients;
 use super::views::PoolViews;
+use super::work::Work;
 use crate::admission::limits::Limits;
 use crate::admission::one_pool::OnePool;
 use crate::admission::pool::{Gate, Pool, role_changes};
 use crate::admission::view::PoolView;
-use crate::client::Client;
+use crate::client::{Client, ClientPhase};
 use crate::context::Context;
-use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId};
+use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId, WorkerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::server_secret::ServerSecret;
 use crate::operator::stats::Stats;
@@ -24,7 +26,7 @@ use crate::routing::why::Why;
 use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{Drain, Event, Exchange, Io, Weight};
+use crate::shell::{Drain, Event, Exchange, Io, Mail, Weight};
 
 #[derive(Debug)]
 pub(crate) struct Pools<X> {
@@ -284,7 +286,7 @@ impl<X: Exchange> Pools<X> {
     }
 
     /// Counts a login that has succeeded or failed, so another server may be opened. The caller
-    /// must call `Engine::feed` afterwards.
+    /// must call `Seats::feed` afterwards.
     pub(crate) fn opening_ended(&mut self) {
         self.exchange.limits(Limits::opening_ended);
     }
@@ -314,6 +316,75 @@ impl<X: Exchange> Pools<X> {
             Some(_) | None => role_changes(server.epoch),
         };
         now != client.role_changes && client.is_welcomed()
+    }
+
+    /// Creates the pools of databases with `user=`, which are filled up to `min_pool_size` before
+    /// their first client comes.
+    pub(crate) fn make_warm(&mut self, context: &Context) {
+        let config = &context.config;
+        for database in config.databases.values() {
+            if let (Some(user), 1..) = (&database.user, config.min_pool_size(database)) {
+                self.find(context, &database.name, user);
+            }
+        }
+    }
+
+    /// All servers of the pool are being replaced. Doubts the servers of the same user in other pools.
+    /// Returns the pools that have changed, for [`Self::review_everywhere`].
+    pub(crate) fn principal_changed(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Vec<PoolId> {
+        let now = io.now();
+        let identity = self.view(pool).identity.clone();
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::PrincipalChanged { name });
+        let is_writer = self.view(pool).place == Place::Writer;
+        if let Some(routing) = &self.view(pool).settings.routing {
+            // The change may be younger than this worker's `now`.
+            routing.note_role_change(io.clock());
+        }
+        let mut changed = vec![pool];
+        for other in self.exchange.pool_ids() {
+            let is_reader = self.exchange.pool(other, |other| {
+                if other.id == pool || other.key.user != identity.user {
+                    return false;
+                }
+                other.owe_check(now);
+                // A standby may not have the change yet. It is not used before it has, and its servers
+                // are then replaced once more (`Pool::keep_up`).
+                let follows = is_writer && other.key.database == identity.database;
+                if follows {
+                    other.follow_role(false);
+                }
+                follows
+            });
+            changed.extend(is_reader.then_some(other));
+        }
+        changed
+    }
+
+    /// Returns the clients to be disconnected if the role of the pool's servers has changed: those that
+    /// have logged in as another role. A client in a transaction keeps its server until the end. A
+    /// client whose login waits for a server gets one of the new role.
+    pub(crate) fn role_changed(
+        &mut self,
+        pool: PoolId,
+        clients: &Clients,
+    ) -> Option<Vec<ClientId>> {
+        let changes = self.exchange.pool(pool, |pool| pool.role_changes());
+        if std::mem::replace(&mut self.view(pool).role_changes, changes) == changes {
+            return None;
+        }
+        Some(clients.ids_where(|client| {
+            client.pool == Some(pool)
+                && client.role_changes != changes
+                && client.is_welcomed()
+                && matches!(*client.phase, ClientPhase::Idle | ClientPhase::Waiting(_))
+        }))
+    }
+
+    /// Has all workers apply what has changed in the pool. This one does it with the returned work.
+    pub(crate) fn review_everywhere(&mut self, pool: PoolId, worker: WorkerId) -> Work {
+        self.exchange.post_to_others(worker, || Mail::Review { pool });
+        Work::Review(pool)
     }
 
     /// Forgets a server that another process owns now.

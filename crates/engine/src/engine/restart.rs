@@ -11,8 +11,10 @@ use crate::cancel::keys::Keys;
 use crate::client::{Client, ClientPhase};
 use crate::context::Context;
 use crate::handover::export::{Ceded, Exported, ExportedClient, RecordWriter};
+use crate::handover::import::Imported;
 use crate::handover::records::WorkerRecords;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::lifecycle::attend;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
 use crate::notify::listen::{Unread, end_listening};
@@ -42,11 +44,27 @@ impl<X: Exchange> Engine<X> {
         Restart { context, clients, servers, pools, keys, sessions, work }
     }
 
-    pub(crate) fn begin_imported_clients(
-        &mut self,
-        mut clients: Vec<ClientId>,
-        io: &mut impl Io<X>,
-    ) {
+    /// Begins to serve what was imported. Servers without a client are parked, and waiting clients
+    /// wait again. A client whose database is no longer configured is disconnected.
+    pub fn begin_imported(&mut self, imported: Imported, io: &mut impl Io<X>) {
+        let Imported { mut clients, parked, attending } = imported;
+        let now = io.clock();
+        for id in clients.iter().copied() {
+            if let Some(client) = self.clients.get(id)
+                && let Some(view) = client.pool.and_then(|pool| self.pools.views.get(pool))
+            {
+                self.sessions.suppose_write((id, client.serial), &view.settings, now);
+            }
+        }
+        for id in parked {
+            self.place(id, io);
+        }
+        for id in attending {
+            if let Some(server) = self.servers.get_mut(id) {
+                attend::begin(server, &mut self.pools.one(server.pool), io);
+            }
+        }
+        self.finish(io);
         clients.retain(|id| self.clients.contains(*id));
         for id in clients.iter().copied() {
             if !self.clients[id].vars.channels.is_empty() {
@@ -87,6 +105,7 @@ impl<X: Exchange> Engine<X> {
                 }
             }
         }
+        self.finish(io);
     }
 }
 

@@ -2,7 +2,6 @@
 //! chooses.
 
 use super::Engine;
-use super::work::Work;
 use crate::admission::pool::Grant;
 use crate::client::{ClientPhase, ReaderPlace};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
@@ -237,7 +236,8 @@ impl<X: Exchange> Engine<X> {
             .exchange
             .pool(pool, |pool| (pool.keep_up(changed_at), pool.request(worker, id, values, now)));
         if is_replaced {
-            self.review_everywhere(pool);
+            let review = self.pools.review_everywhere(pool, self.context.worker);
+            self.work.push(review);
         }
         grant
     }
@@ -262,24 +262,6 @@ impl<X: Exchange> Engine<X> {
             || changed_at != 0 && self.pools.exchange.pool(pool, |pool| pool.is_behind(changed_at));
         session.note_server(is_overtaken);
         is_overtaken
-    }
-
-    /// Routes a client's request again, because the reader's pool does not serve the client. Returns
-    /// false if the pool is not a reader's.
-    #[cold]
-    pub(crate) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
-        let client = self.clients.get_mut(id).filter(|client| client.may_leave_reader(pool));
-        let Some(client) = client else { return false };
-        let (serial, waiter) = (client.serial, client.wait());
-        let since = waiter.map_or(client.request_at, |waiter| waiter.since);
-        self.sessions.judge_again(id, serial, since);
-        if let Some(waiter) = waiter {
-            let worker = self.context.worker;
-            self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
-        }
-        self.clients[id].phase.leave_queue();
-        self.work.push(Work::Route(id));
-        true
     }
 }
 

@@ -5,11 +5,15 @@ use std::ops::{Index, IndexMut};
 
 use slab::Slab;
 
+use super::pools::Pools;
+use crate::admission::pool::Parked;
 use crate::client::Client;
 use crate::context::Context;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::notify::listen::{Channels, waits_to_pass};
+use crate::operator::standing::Standing;
 use crate::server::Server;
+use crate::shell::{Exchange, Io};
 
 pub(crate) type Clients = Table<ClientId, Client>;
 pub(crate) type Servers = Table<ServerId, Box<Server>>;
@@ -142,6 +146,37 @@ impl Servers {
     pub(crate) fn is_free(&self, id: ServerId, serial: u64) -> bool {
         let found = self.get(id);
         found.is_some_and(|found| found.serial == serial && found.client.is_none())
+    }
+
+    /// Adds a server that comes from its pool or from another worker.
+    pub(super) fn attach<X: Exchange>(
+        &mut self,
+        Parked { server, transport }: Parked<X::Transport>,
+        pools: &mut Pools<X>,
+        io: &mut impl Io<X>,
+    ) -> ServerId {
+        pools.view(server.pool);
+        let id = self.insert(server);
+        io.attach_server(id, transport);
+        id
+    }
+
+    /// Returns the server with this id, if it still is the one with this serial number.
+    pub(super) fn with_serial(&mut self, id: ServerId, serial: u64) -> Option<&mut Server> {
+        self.get_mut(id).filter(|found| found.serial == serial).map(|server| &mut **server)
+    }
+
+    /// Returns the servers of a pool. Logins for one client alone are left out, because they belong
+    /// to the client.
+    pub(super) fn standings(&self, pool: PoolId) -> Vec<(ServerId, Standing)> {
+        let own = self.iter().filter(|(_, server)| server.pool == pool);
+        own.filter_map(|(id, server)| Some((id, Standing::of(server)?))).collect()
+    }
+
+    /// Returns the servers of a pool that are logged in.
+    pub(super) fn logged_in(&self, pool: PoolId) -> Vec<ServerId> {
+        let is_open = |server: &Server| Standing::of(server) == Some(Standing::LoggedIn);
+        self.ids_where(|server| server.pool == pool && is_open(server))
     }
 
     /// Returns the servers that their clients keep only because they listen.

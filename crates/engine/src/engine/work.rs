@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Newcomer, PoolId, ServerId, Waiter};
-use crate::lifecycle::attend::TrialFailure;
 use crate::lifecycle::leave::Departure;
 use crate::shell::{Exchange, Io};
 
@@ -213,11 +212,15 @@ impl<X: Exchange> Engine<X> {
             }
             Work::Connect(pool) => self.connect_seated(pool, io),
             Work::Try(pool) => {
-                if !self.open_attending(pool, io) {
-                    self.trial_failed(pool, TrialFailure::LOST, io.now());
+                if let Some(purpose) = self.seats().try_lobby(pool, io) {
+                    self.connect_server(pool, Some(purpose), io);
                 }
             }
-            Work::Attend(pool) => self.attend_more(pool, io),
+            Work::Attend(pool) => {
+                if let Some(purpose) = self.seats().attend_more(pool, io) {
+                    self.connect_server(pool, Some(purpose), io);
+                }
+            }
             Work::Review(pool) => self.review_pool(pool, io),
             Work::Checked(newcomer) => {
                 let found = self.clients.get(newcomer.client);

@@ -186,7 +186,7 @@ impl<X: Exchange> OnePool<'_, X> {
     }
 
     /// Does the lobby serve new clients?
-    pub(crate) fn is_direct(&mut self) -> bool {
+    fn is_direct(&mut self) -> bool {
         self.view.settings.proxied.is_none() && self.lock(|pool| pool.proxied().is_none())
     }
 }
@@ -298,8 +298,23 @@ pub(crate) fn tend<X: Exchange>(
     Tended::GoesOn
 }
 
+/// Hands a client over to the lobby, if its pool is direct. The client has just got this welcome.
+/// Returns whether it has left this worker.
+pub(crate) fn hand_off<X: Exchange>(
+    id: ClientId,
+    client: &Client,
+    pool: &mut OnePool<'_, X>,
+    welcome: &Welcome,
+    context: &Context,
+    io: &mut impl Io<X>,
+) -> bool {
+    pool.is_direct()
+        && may_be_guest(client)
+        && io.hand_to_lobby(id, guest(client, pool, welcome, context))
+}
+
 /// May the lobby serve a client that has just got its welcome?
-pub(crate) fn may_be_guest(client: &Client) -> bool {
+fn may_be_guest(client: &Client) -> bool {
     matches!(*client.phase, ClientPhase::Idle)
         && client.is_welcomed()
         && client.stream.held.is_empty()
@@ -311,7 +326,7 @@ pub(crate) fn may_be_guest(client: &Client) -> bool {
 }
 
 /// Returns what the lobby must know about a client that has just got this welcome.
-pub(crate) fn guest<X: Exchange>(
+fn guest<X: Exchange>(
     client: &Client,
     pool: &OnePool<'_, X>,
     welcome: &Welcome,

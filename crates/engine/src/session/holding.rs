@@ -9,13 +9,16 @@
 //!                          └─ others wait for the server, and the client is idle ─► over
 //! ```
 
+use crate::admission::one_pool::OnePool;
 use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
+use crate::context::Context;
 use crate::ids::{Micros, over};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::pair;
 use crate::server::Server;
 use crate::session::pins::{Pinned, Pins};
+use crate::shell::Exchange;
 
 /// The server is lost, or its node is no longer the primary. Takes it from a client at rest that
 /// keeps it only because it may ask for a drawn number. The client loses that number and nothing
@@ -73,6 +76,21 @@ pub(crate) fn end_hold(server: &mut Server, view: &mut PoolView) {
     }
     let drawn = server.take_hold();
     view.history.sequences.note_silence(&drawn);
+}
+
+impl<X: Exchange> OnePool<'_, X> {
+    /// Ends the hold of an idle client's server, if other clients wait for the server or it is to be
+    /// closed. Returns whether the client keeps the server for nothing else.
+    pub(crate) fn end_long_hold(&mut self, server: &mut Server, context: &Context) -> bool {
+        let epoch = server.epoch;
+        let is_leaving = server.doomed.is_some() || context.drain.is_some();
+        if !is_leaving && !self.lock(|pool| pool.misses_server(epoch)) {
+            return false;
+        }
+        end_hold(server, self.view);
+        // If the client also listens, its channels move to the listener first.
+        server.session.pinned.is_none()
+    }
 }
 
 impl Server {

@@ -40,11 +40,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "orders",
         changes: &[change(
             "engine/orders.rs",
-            "self.close_parked(condemned, io); self.end_logins(id, io);",
-            "if gate != Gate::Paused {
-                    self.close_parked(condemned, io);
-                }
-                self.end_logins(id, io);",
+            "«self.seats().close_parked(condemned, io);»",
+            "if gate != Gate::Paused { self.seats().close_parked(condemned, io); }",
         )],
     },
     Mutant {
@@ -54,8 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "causes",
         changes: &[change(
             "engine/orders.rs",
-            "let server = «self.servers.remove(id)»; \
-                 log_server_closing(id, &server, &self.pools.view(server.pool).identity, why, io);",
+            "if let Some(pool) = «self.seats().end_login(id, why, io)»",
             "return self.open_failed(id, why, None, io)",
         )],
     },

@@ -151,7 +151,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "limits",
         changes: &[change(
-            "engine/orders.rs",
+            "engine/seats.rs",
             "io.close_server(id); «self.pools.opening_ended();»",
             "",
         )],

@@ -1,0 +1,113 @@
+//! Requests that wait for a server of one node, and are routed again: another node may run them
+//! ([`Rerouting`]).
+
+use super::Engine;
+use super::pools::Pools;
+use super::tables::Clients;
+use super::work::{self, Work};
+use crate::admission::pool::Pool;
+use crate::client::{Client, ClientPhase, ReaderPlace};
+use crate::context::Context;
+use crate::ids::{ClientId, Micros, PoolId, Waiter};
+use crate::routing::Sessions;
+use crate::routing::choose::FULL_PATIENCE;
+use crate::shell::Exchange;
+
+/// The clients that wait in the pools of nodes.
+#[derive(Debug)]
+pub(super) struct Rerouting<'a, X> {
+    context: &'a Context,
+    clients: &'a mut Clients,
+    pools: &'a mut Pools<X>,
+    sessions: &'a mut Sessions,
+    work: &'a mut work::Queue,
+}
+
+impl<X: Exchange> Engine<X> {
+    pub(super) fn rerouting(&mut self) -> Rerouting<'_, X> {
+        let Self { context, clients, pools, sessions, work, .. } = self;
+        Rerouting { context, clients, pools, sessions, work }
+    }
+}
+
+impl<X: Exchange> Rerouting<'_, X> {
+    /// Routes a client's request again, because the reader's pool does not serve the client. Returns
+    /// false if the pool is not a reader's.
+    #[cold]
+    pub(super) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
+        let client = self.clients.get_mut(id).filter(|client| client.may_leave_reader(pool));
+        let Some(client) = client else { return false };
+        let (serial, waiter) = (client.serial, client.wait());
+        let since = waiter.map_or(client.request_at, |waiter| waiter.since);
+        self.sessions.judge_again(id, serial, since);
+        if let Some(waiter) = waiter {
+            let worker = self.context.worker;
+            self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
+        }
+        self.clients[id].phase.leave_queue();
+        self.work.push(Work::Route(id));
+        true
+    }
+
+    /// Routes the requests again that have waited too long for a full pool of a reader. The time
+    /// before they entered its queue does not count.
+    pub(super) fn leave_full_readers(&mut self, now: Micros) {
+        let worker = self.context.worker;
+        let has_waited = |client: &Client| {
+            client.while_waiting.reader == ReaderPlace::Open
+                && matches!(*client.phase, ClientPhase::Waiting(waiter)
+                    if client.pool != Some(waiter.pool)
+                        && now.saturating_sub(waiter.since) > FULL_PATIENCE)
+        };
+        for id in self.clients.ids_where(has_waited) {
+            let Some(Waiter { pool, ticket, .. }) = self.clients[id].wait() else { continue };
+            let is_over = |pool: &mut Pool<X::Transport>| {
+                pool.is_used_up() && pool.has_waited(worker, ticket, FULL_PATIENCE, now)
+            };
+            if self.pools.exchange.pool(pool, is_over) {
+                self.clients[id].while_waiting.reader = ReaderPlace::Left;
+                self.leave_reader(id, pool);
+            }
+        }
+    }
+
+    /// Routes the requests again that wait for the primary of this pool, if there is none: standbys may
+    /// run some of them now.
+    #[cold]
+    pub(super) fn ask_standbys(&mut self, pool: PoolId) {
+        let routing = self.pools.views.get(pool).and_then(|view| view.settings.routing.as_deref());
+        if !routing.is_some_and(|routing| routing.readers.are_orphaned()) {
+            return;
+        }
+        let waits = |client: &Client| {
+            let is_here = client.wait().is_some_and(|waiter| waiter.pool == pool);
+            is_here
+                && client.pool == Some(pool)
+                && client.is_welcomed()
+                && client.stream.holds_message()
+                && !client.while_waiting.fails
+                && !client.while_waiting.begins
+        };
+        let waiting = self.clients.ids_where(waits).into_iter();
+        let mut waiting: Vec<_> =
+            waiting.filter_map(|id| Some((self.clients[id].wait()?.ticket, id))).collect();
+        waiting.sort_unstable_by_key(|(ticket, _)| *ticket);
+        let worker = self.context.worker;
+        for (_, id) in waiting {
+            let client = &self.clients[id];
+            let (serial, Some(Waiter { ticket, since, .. })) = (client.serial, client.wait())
+            else {
+                continue;
+            };
+            self.sessions.judge_without_primary(id, serial, since);
+            self.pools.exchange.pool(pool, |pool| pool.forget(worker, ticket));
+            self.clients[id].phase.leave_queue();
+            self.work.push(Work::Route(id));
+        }
+    }
+
+    /// Routes the reads again that wait for a fresher standby.
+    pub(super) fn release_held(&mut self) {
+        self.work.extend(self.sessions.take_held().into_iter().map(|(id, _)| Work::Route(id)));
+    }
+}
