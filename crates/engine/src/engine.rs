@@ -35,18 +35,17 @@ use std::sync::Arc;
 
 use config::Config;
 
-use crate::admission::pool::Parked;
 use crate::cancel::keys::Keys;
 use crate::cancel::requests::Cancels;
 use crate::context::Context;
-use crate::ids::{Identity, ServerId, WorkerId};
+use crate::ids::{Identity, WorkerId};
 use crate::lifecycle::attend::Lobbies;
 use crate::login::auth::Credentials;
 use crate::notify::connection::Listeners;
 use crate::operator::failures::Failures;
 use crate::operator::transactions::Transactions;
 use crate::routing::Sessions;
-use crate::shell::{Exchange, Io};
+use crate::shell::Exchange;
 use crate::watch::Watch;
 
 mod cancels;
@@ -141,20 +140,5 @@ impl<X: Exchange> Engine<X> {
             lobbies: Lobbies::default(),
             context: Context::new(worker, config, seed),
         }
-    }
-
-    /// Returns the number of messages read from clients and servers.
-    #[inline]
-    pub fn messages(&self) -> u64 {
-        self.messages
-    }
-
-    pub fn exchange(&mut self) -> &mut X {
-        &mut self.pools.exchange
-    }
-
-    /// Gives a server from outside a slot.
-    pub(crate) fn attach(&mut self, parked: Parked<X::Transport>, io: &mut impl Io<X>) -> ServerId {
-        self.servers.attach(parked, &mut self.pools, io)
     }
 }

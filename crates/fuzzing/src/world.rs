@@ -132,7 +132,7 @@ impl World {
     }
 
     fn check_invariants(&self) {
-        self.engine.check_invariants();
+        self.engine.look().check_invariants();
         self.shared.state(|state| state.pools.iter().for_each(|pool| pool.check_invariants()));
     }
 

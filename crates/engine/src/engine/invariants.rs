@@ -2,12 +2,11 @@
 
 use config::PoolMode;
 
+use super::look::Look;
 use crate::client::ClientPhase;
-use crate::engine::Engine;
 use crate::server::ServerPhase;
-use crate::shell::Exchange;
 
-impl<X: Exchange> Engine<X> {
+impl Look<'_> {
     /// Checks what must hold between any two calls.
     pub fn check_invariants(&self) {
         assert!(self.work.is_empty(), "work is left: {:?}", self.work);

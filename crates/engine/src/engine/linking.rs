@@ -56,7 +56,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Readable {
         match grant {
             Grant::Server(server) => {
-                let server = self.attach(server, io);
+                let server = self.servers.attach(server, &mut self.pools, io);
                 self.join(id, server, io)
             }
             Grant::Queued { ticket, open } => {

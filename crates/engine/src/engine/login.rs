@@ -108,7 +108,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(parked) = parked {
             client.login_mut().step = LoginStep::PrincipalCheck;
             let newcomer = Newcomer { client: id, serial: client.serial, pool };
-            let on = self.attach(parked, io);
+            let on = self.servers.attach(parked, &mut self.pools, io);
             return self.ask_principal(on, Some(newcomer), io);
         }
         match self.lobbies.entrance(id, client, &mut one, &self.context, now) {
@@ -264,7 +264,7 @@ impl<X: Exchange> Engine<X> {
         let (now, worker) = (io.now(), self.context.worker);
         match self.pools.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => {
-                let on = self.attach(server, io);
+                let on = self.servers.attach(server, &mut self.pools, io);
                 match self.clients[id].asks() {
                     true => self.ask_on(id, on, io),
                     false => self.prove_soon(id, on),
@@ -404,7 +404,7 @@ impl<X: Exchange> Engine<X> {
         let worker = self.context.worker;
         if let Some(idle) = self.pools.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
             self.clients[id].login_mut().begin_proof(pool, password);
-            let on = self.attach(idle, io);
+            let on = self.servers.attach(idle, &mut self.pools, io);
             self.prove_soon(id, on);
         } else if self.pools.exchange.pool(pool, Pool::reserve_own) && self.seats().take(pool, io) {
             self.clients[id].login_mut().begin_proof(pool, password);

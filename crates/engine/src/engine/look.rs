@@ -7,6 +7,7 @@ use config::PoolMode;
 use super::Engine;
 use super::tables::{Clients, Servers};
 use super::views::PoolViews;
+use super::work;
 use crate::cancel::requests::Cancels;
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
@@ -24,21 +25,23 @@ use crate::vars::TrackedNames;
 /// One worker's connections and pools, to be read.
 #[derive(Debug)]
 pub struct Look<'a> {
-    clients: &'a Clients,
-    servers: &'a Servers,
+    pub(super) clients: &'a Clients,
+    pub(super) servers: &'a Servers,
     views: &'a PoolViews,
     failures: &'a Failures,
     transactions: &'a Transactions,
     cancels: &'a Cancels,
     names: &'a TrackedNames,
+    messages: u64,
+    pub(super) work: &'a work::Queue,
 }
 
 impl<X: Exchange> Engine<X> {
     #[inline]
     pub fn look(&self) -> Look<'_> {
-        let Self { clients, servers, pools, failures, transactions, cancels, context, .. } = self;
-        let (views, names) = (&pools.views, &context.names);
-        Look { clients, servers, views, failures, transactions, cancels, names }
+        let Self { clients, servers, pools, failures, transactions, cancels, work, .. } = self;
+        let (views, names, messages) = (&pools.views, &*self.context.names, self.messages);
+        Look { clients, servers, views, failures, transactions, cancels, names, messages, work }
     }
 
     /// Returns everything that an operator may want to see of this worker.
@@ -133,6 +136,12 @@ impl<'a> Look<'a> {
     pub fn receiver_of(&self, id: ServerId) -> Option<ClientId> {
         let server = self.servers.get(id)?;
         server.client.filter(|_| matches!(*server.phase, ServerPhase::Linked))
+    }
+
+    /// Returns the number of messages read from clients and servers.
+    #[inline]
+    pub fn messages(&self) -> u64 {
+        self.messages
     }
 
     #[inline]

@@ -20,7 +20,7 @@ impl<X: Exchange> Engine<X> {
         let values = self.clients[waiter.client].digest();
         match self.pools.exchange.pool(pool, |pool| pool.requeue(worker, waiter, values, now)) {
             Grant::Server(server) => {
-                let id = self.attach(server, io);
+                let id = self.servers.attach(server, &mut self.pools, io);
                 self.join_or_place(waiter, id, io);
             }
             Grant::Queued { open: true, .. } => {
@@ -36,7 +36,7 @@ impl<X: Exchange> Engine<X> {
         let (now, worker) = (io.now(), self.context.worker);
         match mail {
             Mail::Server { waiter, server } => {
-                let id = self.attach(server, io);
+                let id = self.servers.attach(server, &mut self.pools, io);
                 let server = &*self.servers[id];
                 if self.pools.known(server.pool).has_cut(server) {
                     return self.queue_again(waiter, id, io);

@@ -72,7 +72,7 @@ impl<X: Exchange> Engine<X> {
         while let Some((waiter, server)) =
             self.pools.exchange.pool(id, |pool| pool.match_waiting(worker))
         {
-            let server = self.attach(server, io);
+            let server = self.servers.attach(server, &mut self.pools, io);
             self.join_waiter(waiter.client, server, io);
         }
         let open = self

@@ -183,6 +183,15 @@ impl<X: Exchange> Overdue<'_, X> {
         if slow.is_empty() { held } else { slow }
     }
 
+    /// Returns the clients whose proofs are delayed, with their serial numbers, the oldest first: the
+    /// delay may be over.
+    pub(super) fn held_proofs(&self) -> Vec<(u64, ClientId)> {
+        let held = self.clients.iter().filter(|(_, client)| client.has_held_proof());
+        let mut held: Vec<_> = held.map(|(id, client)| (client.serial, id)).collect();
+        held.sort_unstable();
+        held
+    }
+
     /// Returns the idle clients that have held their servers longer than others may wait, and these
     /// servers.
     pub(super) fn holds(&self) -> Vec<(ClientId, ServerId)> {

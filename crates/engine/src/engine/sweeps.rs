@@ -1,5 +1,4 @@
-//! Work on all clients that something concerns: a reload, a delay of proofs that is over, a server that
-//! cannot be reached.
+//! Work on all clients that something concerns: a reload, a server that cannot be reached.
 
 use super::Engine;
 use crate::client::ClientPhase;
@@ -67,25 +66,6 @@ impl<X: Exchange> Engine<X> {
     pub fn route_held_reads(&mut self, io: &mut impl Io<X>) {
         self.rerouting().release_held();
         self.finish(io);
-    }
-
-    /// Checks proofs whose delay is over, the oldest client first.
-    pub(crate) fn judge_held(&mut self, io: &mut impl Io<X>) {
-        let is_held =
-            |phase: &ClientPhase| matches!(phase, ClientPhase::Login(login) if login.held);
-        let held = self.clients.iter().filter(|(_, client)| is_held(&client.phase));
-        let mut held: Vec<_> = held.map(|(id, client)| (client.serial, id)).collect();
-        held.sort_unstable();
-        for (serial, id) in held {
-            self.clients[id].login_mut().held = false;
-            let step = self.door(id).go_on(io);
-            self.after_login(id, step, io);
-            let is_there = self.clients.get(id).is_some_and(|client| client.serial == serial);
-            if is_there && !is_held(&self.clients[id].phase) {
-                // Messages that it has sent meanwhile are still unread.
-                io.resume_client(id);
-            }
-        }
     }
 
     /// PostgreSQL cannot be reached now. The clients whose logins wait for a server are told what the

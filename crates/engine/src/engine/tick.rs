@@ -19,17 +19,7 @@ const QUEUED: &str = "No server connection available in postgres backend, client
 impl<X: Exchange> Engine<X> {
     pub fn tick(&mut self, io: &mut impl Io<X>) {
         self.transactions.tick(io.now());
-        self.expire_clients(io);
-        for due in self.cancels.take_due(io.now()) {
-            let passed_on = self.cancellation().retry(&due, io);
-            self.follow_request(passed_on, io);
-        }
-        if std::mem::take(&mut self.context.places_wanted) {
-            for id in self.overdue(io.now()).slow_logins(|client| client.counted) {
-                self.disconnect(id, OwnError::new(Cause::TooManyClients, OUTWAITED), io);
-            }
-        }
-        self.judge_held(io);
+        self.tend_clients(io);
         self.finish(io);
         for (id, on) in self.overdue(io.now()).holds() {
             let server = &mut *self.servers[on];
@@ -76,8 +66,9 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Disconnects the clients that have exceeded a limit.
-    fn expire_clients(&mut self, io: &mut impl Io<X>) {
+    /// Disconnects the clients that have exceeded a limit, and goes on with those that have waited for
+    /// a moment.
+    fn tend_clients(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
         let mut details = Details::new();
         for (id, why) in self.overdue(now).clients() {
@@ -98,6 +89,25 @@ impl<X: Exchange> Engine<X> {
         }
         for (id, why) in self.overdue(now).without_primary() {
             self.disconnect(id, why, io);
+        }
+        for due in self.cancels.take_due(now) {
+            let passed_on = self.cancellation().retry(&due, io);
+            self.follow_request(passed_on, io);
+        }
+        if std::mem::take(&mut self.context.places_wanted) {
+            for id in self.overdue(now).slow_logins(|client| client.counted) {
+                self.disconnect(id, OwnError::new(Cause::TooManyClients, OUTWAITED), io);
+            }
+        }
+        for (serial, id) in self.overdue(now).held_proofs() {
+            self.clients[id].login_mut().held = false;
+            let step = self.door(id).go_on(io);
+            self.after_login(id, step, io);
+            let client = self.clients.get(id).filter(|client| client.serial == serial);
+            if client.is_some_and(|client| !client.has_held_proof()) {
+                // Messages that it has sent meanwhile are still unread.
+                io.resume_client(id);
+            }
         }
     }
 
@@ -136,7 +146,7 @@ impl<X: Exchange> Engine<X> {
             self.go_on_opening(id, io);
         }
         if let Some(parked) = self.pools.exchange.pool(id, |pool| pool.take_to_ask(worker, now)) {
-            let on = self.attach(parked, io);
+            let on = self.servers.attach(parked, &mut self.pools, io);
             self.ask_principal(on, None, io);
         }
         // A spare server is not opened without a free seat, and must not delay servers for waiting

@@ -4,6 +4,7 @@
 
 use config::Config;
 
+use crate::client::{Client, ClientPhase};
 use crate::ids::Micros;
 use crate::login::auth::{Awaited, LoginStep};
 use crate::login::door::Door;
@@ -50,6 +51,13 @@ impl<X: Exchange> Door<'_, X> {
             return;
         }
         self.exchange.post_to_others(self.context.worker, || Mail::FreePlaces);
+    }
+}
+
+impl Client {
+    /// Has its proof arrived, and must it be checked later?
+    pub(crate) fn has_held_proof(&self) -> bool {
+        matches!(&*self.phase, ClientPhase::Login(login) if login.held)
     }
 }
 

@@ -292,7 +292,7 @@ impl Worker {
             self.accepting_paused = self.watch_listeners().is_err();
         }
         if cfg!(debug_assertions) {
-            self.engine.check_invariants();
+            self.engine.look().check_invariants();
         }
     }
 

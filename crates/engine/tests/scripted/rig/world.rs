@@ -114,7 +114,7 @@ impl World {
     }
 
     pub(crate) fn check_invariants(&self) {
-        self.engines.iter().for_each(Engine::check_invariants);
+        self.engines.iter().for_each(|engine| engine.look().check_invariants());
         self.shared.state(|state| {
             for pool in &state.pools {
                 pool.check_invariants();

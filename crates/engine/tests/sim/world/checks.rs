@@ -30,7 +30,7 @@ impl World {
             return Err(complaint);
         }
         for engine in &self.engines {
-            engine.check_invariants();
+            engine.look().check_invariants();
         }
         for (at, server) in self.net.servers.iter_mut().enumerate() {
             if server.is_answered() {
