@@ -22,12 +22,12 @@ ROOT = Path(__file__).resolve().parent.parent
 BOUNDS = {
     "methods of Engine outside engine/": 0,
     "files outside engine/ that name Engine": 0,
-    "methods of Engine": 166,
+    "methods of Engine": 107,
     "files outside lifecycle/pair that link a client and a server": 0,
     "files outside phase that replace a phase": 0,
     "imports from a higher layer": 0,
     "imports from a room that the file's own does not know": 0,
-    "largest circle of methods of Engine": 3,
+    "largest circle of methods of Engine": 2,
     "largest circle of files that import each other": 3,
 }
 

@@ -1,7 +1,8 @@
 //! One worker's clients, servers and pools, and access to them.
 //!
 //! `events` receives the events of the shell and passes each to one machine. `work` has the queue
-//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers.
+//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers. `notes`
+//! notes facts for the shell.
 //!
 //! The machines are in the folders beside this one. A machine borrows one client, one server or one
 //! pool, and returns what follows. These files carry it out:
@@ -25,8 +26,8 @@
 //! | `sweeps`, `rerouting` | all clients that something concerns |
 //!
 //! Some of these files have a type that borrows the tables that it needs, and no others. `Seats` has
-//! the servers without clients, `Overdue` the limits of time. Such a type returns what `Engine` has
-//! to do next.
+//! the servers without clients, `Overdue` the limits of time, `Paths` the requests that standbys may
+//! run. Such a type returns what `Engine` has to do next.
 //!
 //! `tables` has the clients and the servers, `pools` the pools, `views` a cache of them. `look` reads
 //! all of these for an operator and the shell, `invariants` checks them in tests.
@@ -59,6 +60,7 @@ mod login;
 mod look;
 mod losses;
 mod mail;
+mod notes;
 mod opening;
 mod orders;
 mod overdue;

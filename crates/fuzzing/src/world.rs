@@ -63,7 +63,7 @@ impl World {
     /// Opens a connection and returns its number.
     pub(crate) fn connect(&mut self) -> usize {
         let peer = Peer { loopback: true, ..Peer::default() };
-        let id = self.engine.accept(peer, self.net.now);
+        let id = self.engine.notes().accept(peer, self.net.now);
         self.net.clients.push(Client { id, ..Client::default() });
         self.net.clients.len() - 1
     }

@@ -1,8 +1,6 @@
 //! Cancel requests and signals: exchanges mail about them with other workers ([`Cancellation`]), and
 //! does what follows for clients and servers. The rules are in `cancel`.
 
-use wire::error_fields::ErrorFields;
-use wire::sqlstate::ADMIN_SHUTDOWN;
 use wire::startup::CancelKey;
 
 use super::Engine;
@@ -16,8 +14,9 @@ use crate::cancel::signaling::{Call, Found, Owner, Verdict};
 use crate::client::Client;
 use crate::context::Context;
 use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::leave::{Leaving, TERMINATED};
+use crate::lifecycle::leave::{Ending, Leaving};
 use crate::lifecycle::preparation::Readable;
+use crate::lifecycle::release::Cleaning;
 use crate::shell::{Exchange, Io, Mail};
 
 /// The clients that may send cancel requests and signals, and those that may be meant.
@@ -55,11 +54,9 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn follow_request(&mut self, requested: Requested, io: &mut impl Io<X>) {
         match requested {
             Requested::Nothing => {}
-            Requested::Unanswered(id, why) => self.drop_client(id, Leaving::Unanswered(why), io),
+            Requested::Unanswered(id, why) => self.disconnect(id, Leaving::Unanswered(why), io),
             Requested::Terminated { client, requester } => {
-                // As PostgreSQL terminates a backend.
-                let error = ErrorFields::new("FATAL", ADMIN_SHUTDOWN, TERMINATED);
-                self.close_with(client, &error, Leaving::Terminated, io);
+                self.disconnect(client, Ending::Terminated, io);
                 let told = self.cancellation().answer(requester, CancelOutcome::Sent);
                 self.follow_request(told, io);
             }
@@ -79,7 +76,7 @@ impl<X: Exchange> Engine<X> {
                 match found.map_or(CancelOver::GoesOn, |server| server.cancel_over(end)) {
                     CancelOver::GoesOn => {}
                     CancelOver::MayBeJudged(client) => self.judge(client, on, io),
-                    CancelOver::IsFree => self.free(on, io),
+                    CancelOver::IsFree => self.release(on, Cleaning::Begins, io),
                 }
             }
             if let Some(requester) = requester {

@@ -1,36 +1,22 @@
 //! The entry points: the shell calls one of these methods for every event. Each passes the event to
 //! one machine, and then does the follow-up work ([`Engine::finish`]).
 
-use std::sync::Arc;
-
-use config::Config;
-
 use super::Engine;
 use crate::admission::pool::Parked;
-use crate::client::{Client, ClientPhase};
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::client::ClientPhase;
+use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::preparation::Readable;
-use crate::login::auth::{Awaited, Login, Peer};
+use crate::lifecycle::release::Cleaning;
+use crate::login::auth::Awaited;
 use crate::login::patience::CROWDED_OUT;
 use crate::own_error::{Cause, OwnError};
-use crate::server::{LoginStage, Preparation, ServerPhase};
+use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Checked, Drain, Exchange, Io, Mail};
-use crate::watch::Watch;
 
 /// Events of clients.
 impl<X: Exchange> Engine<X> {
-    /// Adds a new connection. Returns None if the table is full; then no error can be sent.
-    pub fn accept(&mut self, peer: Peer, connected_at: Micros) -> Option<ClientId> {
-        if self.clients.is_full() {
-            return None;
-        }
-        let login = Login::new(peer, self.nobody.clone());
-        let serial = self.pools.exchange.next_connection();
-        Some(self.clients.insert(Client::new(serial, login, connected_at)))
-    }
-
     /// May this client's bytes be read now? A client without a server requests one first. Until it
     /// has one, its bytes stay in the kernel.
     pub fn client_readable(&mut self, id: ClientId, io: &mut impl Io<X>) -> bool {
@@ -76,7 +62,13 @@ impl<X: Exchange> Engine<X> {
                 self.after_login(id, step, io);
             }
             // Only pools with routing have verdicts.
-            ClientPhase::Linked if self.verdicts.is_some() => self.kept_bytes(id, bytes, io),
+            ClientPhase::Linked if self.verdicts.is_some() => {
+                let is_judged = self.paths().judge_kept(id, bytes, io.now());
+                self.request_bytes(id, bytes, io);
+                if is_judged {
+                    self.paths().note_handled(id, bytes.len());
+                }
+            }
             ClientPhase::Linked => self.request_bytes(id, bytes, io),
             ClientPhase::Idle => self.route_bytes(id, bytes, io),
             ClientPhase::Failed(_) => self.failed_bytes(id, bytes, io),
@@ -102,7 +94,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes a client whose socket was closed.
     pub fn client_closed(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients.contains(id) {
-            self.drop_client(id, Leaving::Lost, io);
+            self.disconnect(id, Leaving::Lost, io);
         }
         self.finish(io);
     }
@@ -110,7 +102,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes a client that sent Terminate while it had no server.
     pub fn client_left(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients.contains(id) {
-            self.drop_client(id, Leaving::Goodbye, io);
+            self.disconnect(id, Leaving::Goodbye, io);
         }
         self.finish(io);
     }
@@ -139,14 +131,6 @@ impl<X: Exchange> Engine<X> {
 
 /// Events of servers.
 impl<X: Exchange> Engine<X> {
-    /// Notes that the socket of a new server is connected, before TLS.
-    pub fn server_reached(&mut self, id: ServerId) {
-        let server = self.servers.get_mut(id);
-        if let Some(login) = server.and_then(|server| server.phase.connecting_mut()) {
-            login.stage = LoginStage::Reached;
-        }
-    }
-
     /// Sends the startup packet to a new server, whose connection is ready.
     pub fn server_connected(&mut self, id: ServerId, io: &mut impl Io<X>) {
         if self.servers.contains(id) {
@@ -182,7 +166,7 @@ impl<X: Exchange> Engine<X> {
     pub fn server_quiet(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get(id) else { return };
         match *server.phase {
-            ServerPhase::Settling(_) if server.is_clean() => self.settled(id, io),
+            ServerPhase::Settling(_) if server.is_clean() => self.release(id, Cleaning::GoesOn, io),
             ServerPhase::Preparing(Preparation::Hear) => self.prepared(id, io),
             ServerPhase::Connecting(_)
             | ServerPhase::Login(_)
@@ -224,29 +208,6 @@ impl<X: Exchange> Engine<X> {
     pub fn handle_mail(&mut self, mail: Mail<X::Transport>, io: &mut impl Io<X>) {
         self.read_mail(mail, io);
         self.finish(io);
-    }
-
-    /// Applies a new configuration, which the pools have already.
-    pub fn set_config(&mut self, config: Arc<Config>) {
-        self.warms_pools = true;
-        self.watch = Watch::configured(self.watch.take(), &config);
-        self.context.reload(config);
-        self.credentials.clear();
-        self.pools.exchange.limits(|limits| limits.guesses.clear());
-        for (id, view) in self.pools.views.iter_mut() {
-            let settings = self.pools.exchange.pool(id, |pool| pool.settings.clone());
-            if settings.forced_user {
-                self.pools.changed_user.retain(|pool| *pool != id);
-            } else if view.settings.forced_user {
-                self.pools.changed_user.push(id);
-            }
-            view.settings = settings;
-        }
-    }
-
-    /// Notes that another process has taken over. This one may serve some clients for long still.
-    pub fn note_successor(&mut self) {
-        self.context.has_successor = true;
     }
 
     /// Begins a shutdown.

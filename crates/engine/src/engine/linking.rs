@@ -11,19 +11,18 @@
 
 use config::PoolMode;
 
-use crate::admission::pool::{Grant, role_changes};
+use crate::admission::pool::{Grant, Pool, role_changes};
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
-use crate::lifecycle::ahead::Ahead;
-use crate::lifecycle::apply::{Denied, Refused};
+use crate::lifecycle::apply::Refused;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::own_keys::{may_use_keys, no_keys, remark_own_keys};
 use crate::lifecycle::pair::{self, Pair};
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::prepare::{Answered, Prepared};
-use crate::lifecycle::release::{Freed, Released};
+use crate::lifecycle::release::{Cleaning, Freed, Released};
 use crate::notify::listen::{Handed, Unread};
 use crate::own_error::OwnError;
 use crate::routing::begun::has_begun;
@@ -38,6 +37,18 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let client = &self.clients[id];
         let Some(pool) = client.pool else { return Readable::NotYet };
+        // A replication client has a server of its own. If there is no room for one, the server that it
+        // gets later is replaced.
+        if client.replication.is_some()
+            && self.pools.exchange.pool(pool, Pool::reserve_own)
+            && self.seats().take(pool, io)
+        {
+            self.clients[id].phase.prepare(Waiter::served(id, pool, now));
+            let purpose = ServerPurpose::Replication { client: id };
+            self.connect_server(pool, None, Some(purpose), io);
+            return Readable::NotYet;
+        }
+        let client = &self.clients[id];
         let (worker, values) = (self.context.worker, client.digest());
         let grant = self.pools.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
         self.take_grant(id, pool, grant, now, io)
@@ -71,11 +82,11 @@ impl<X: Exchange> Engine<X> {
                 }
                 Readable::NotYet
             }
-            Grant::Refused(_) | Grant::Closed(_) if self.rerouting().leave_reader(id, pool) => {
+            Grant::Refused(_) | Grant::Closed(_) if self.paths().leave_reader(id, pool) => {
                 Readable::NotYet
             }
             Grant::Refused(error) => {
-                self.refuse_client(id, &error, io);
+                self.disconnect(id, &error, io);
                 Readable::NotYet
             }
             Grant::Closed(reason) => {
@@ -85,27 +96,21 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Gives the server to a client that has waited.
-    pub(crate) fn join_waiter(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        if self.clients[id].asks() {
-            self.ask_on(id, on, io);
+    /// Gives the server to a client that has waited, or places it elsewhere if the client no longer
+    /// waits.
+    pub(crate) fn join_waiter(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
+        let (id, pool) = (waiter.client, self.servers[on].pool);
+        if !self.clients.waits(waiter, pool) {
+            self.place(on, io);
+        } else if self.clients[id].asks() {
+            self.pair(id, on).ask_about_user(io);
         } else if self.clients[id].proves() {
             self.prove_by(id, on, io);
-        } else if self.is_overtaken(id, on, io.now()) {
-            let pool = self.servers[on].pool;
-            self.rerouting().leave_reader(id, pool);
+        } else if self.paths().is_overtaken(id, on, io.now()) {
+            self.paths().leave_reader(id, pool);
             self.place(on, io);
         } else if self.join(id, on, io) == Readable::Now {
             self.go_on(id, io);
-        }
-    }
-
-    /// Does the same, or places the server elsewhere if the client no longer waits.
-    pub(crate) fn join_or_place(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
-        let pool = self.servers[on].pool;
-        match self.clients.waits(waiter, pool) {
-            true => self.join_waiter(waiter.client, on, io),
-            false => self.place(on, io),
         }
     }
 
@@ -120,16 +125,23 @@ impl<X: Exchange> Engine<X> {
             self.replace_server(server, CloseReason::Evicted, purpose, io);
             return Readable::NotYet;
         }
-        if self.pools.has_another_role(&self.clients[id], &self.servers[server]) {
-            return self.bar_from(id, server, CloseReason::RoleChanged.into(), io);
-        }
-        let (half, user) = (&*self.servers[server], &self.clients[id].identity.user);
-        if half.own_keys
-            && !may_use_keys(&self.context.config, self.pools.settings(half.pool), user)
-        {
+        let (client, half) = (&self.clients[id], &*self.servers[server]);
+        let mut refusal: Option<OwnError<'static>> = None;
+        if self.pools.has_another_role(client, half) {
+            refusal = Some(CloseReason::RoleChanged.into());
+        } else if half.own_keys {
             let settings = self.pools.settings(half.pool);
-            remark_own_keys(id, &self.clients[id], settings, io);
-            return self.bar_from(id, server, no_keys(), io);
+            if !may_use_keys(&self.context.config, settings, &client.identity.user) {
+                remark_own_keys(id, client, settings, io);
+                refusal = Some(no_keys());
+            }
+        }
+        if let Some(why) = refusal {
+            // The server goes to another client.
+            self.disconnect(id, why, io);
+            self.servers[server].phase.unpark();
+            self.place(server, io);
+            return Readable::NotYet;
         }
         let (client, half) = (&mut self.clients[id], &mut *self.servers[server]);
         pair::link(id, client, server, half);
@@ -144,48 +156,6 @@ impl<X: Exchange> Engine<X> {
         self.pools.view(pool).assigned(now.saturating_sub(waiter.since));
         self.prepare(id, server, io)
     }
-
-    /// Disconnects a client that may not use this server. The server goes to another one.
-    #[cold]
-    fn bar_from(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        why: OwnError<'_>,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        self.disconnect(id, why, io);
-        self.servers[on].phase.unpark();
-        self.place(on, io);
-        Readable::NotYet
-    }
-
-    /// Gives the client the new server that was opened for it.
-    pub(crate) fn apply_to_new(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        rest: &[u8],
-        io: &mut impl Io<X>,
-    ) {
-        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
-        let pool = server.pool;
-        pair::part(client, server);
-        client.phase.unlink();
-        if !rest.is_empty() {
-            // The server has already sent something. Weir reads that first, and the client requests
-            // a server again.
-            self.begin_use(on, rest, io);
-            if self.link(id, io) == Readable::Now {
-                self.go_on(id, io);
-            }
-            return;
-        }
-        if self.join(id, on, io) == Readable::Now {
-            self.go_on(id, io);
-        }
-        self.go_on_opening(pool, io);
-    }
 }
 
 /// While a server is prepared for its client.
@@ -198,19 +168,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn prepare(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        let prepared = self.pair(id, on).prepare(io);
-        self.go_on_preparing(id, on, prepared, io)
-    }
-
-    #[inline]
-    fn go_on_preparing(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        prepared: Prepared,
-        io: &mut impl Io<X>,
-    ) -> Readable {
-        match prepared {
+        match self.pair(id, on).prepare(io) {
             Prepared::Ready => self.ready(id, on, io),
             Prepared::NotYet => Readable::NotYet,
         }
@@ -231,21 +189,36 @@ impl<X: Exchange> Engine<X> {
             | Preparation::Reapply
             | Preparation::Statements
             | Preparation::Recount(_) => match self.pair(id, on).answered(io) {
-                Answered::GoesOn(prepared) => self.go_on_preparing(id, on, prepared, io),
-                Answered::Refused => return self.refused(id, on, io),
-                Answered::Lost(reason) => return self.lose_server(on, reason, io),
+                Answered::GoesOn(Prepared::Ready) => self.ready(id, on, io),
+                Answered::GoesOn(Prepared::NotYet) => return,
+                Answered::Lost(reason) | Answered::Refused(Refused::Lost(reason)) => {
+                    return self.lose_server(on, reason, io);
+                }
+                Answered::Refused(Refused::Renewed) => {
+                    let purpose = ServerPurpose::Settings { client: id };
+                    return self.replace_server(on, CloseReason::SettingsRefused, purpose, io);
+                }
+                Answered::Refused(Refused::Denied { why, closes }) => {
+                    self.disconnect(id, why.ending(), io);
+                    if closes {
+                        self.seats().close(on, CloseReason::InvalidParameter, io);
+                    }
+                    return;
+                }
             },
             Preparation::TellPrincipal(_) => return,
-            Preparation::Restore => return self.restored(on, io),
+            Preparation::Restore => match self.pair(id, on).restored(io) {
+                Ok(()) => return,
+                Err(why) => return self.answered(id, on, Err(why), io),
+            },
             Preparation::Ask(_) => {
                 let answer = self.servers[on].take_answer();
-                return self.answered(on, answer, io);
+                return self.answered(id, on, answer, io);
             }
             // Nothing was asked, so the message itself does not matter. The cancel request may be
             // over now.
             Preparation::AwaitCancel if server.cancel.is_some() => return,
-            Preparation::AwaitCancel => return self.judge(id, on, io),
-            Preparation::Probe(_) => return self.probed(on, io),
+            Preparation::AwaitCancel | Preparation::Probe(_) => return self.judge(id, on, io),
             // `reply_bytes` goes on.
             Preparation::Ahead(_) => return,
             Preparation::HandOver => match self.channels(id).handed_over(io) {
@@ -262,8 +235,8 @@ impl<X: Exchange> Engine<X> {
             Preparation::Renew | Preparation::Confirm => self.renewed(id, on, io),
             Preparation::Fail => {
                 if !self.clients[id].begin_failed(&mut self.servers[on], io.now()) {
-                    self.disconnect_from(id, on, CloseReason::OutOfStep, io);
-                    return self.close_server(on, CloseReason::OutOfStep, io);
+                    self.disconnect(id, CloseReason::OutOfStep, io);
+                    return self.seats().close(on, CloseReason::OutOfStep, io);
                 }
                 self.ready(id, on, io)
             }
@@ -282,26 +255,6 @@ impl<X: Exchange> Engine<X> {
             if self.clients.get(id).is_some_and(|client| client.server == Some(on)) {
                 self.channels(id).pass_if_due(io);
             }
-        }
-    }
-
-    /// The server refuses the client's values in every order.
-    fn refused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let (why, closes) = match self.pair(id, on).refused(io) {
-            Refused::Lost(reason) => return self.lose_server(on, reason, io),
-            Refused::Renewed => {
-                let purpose = ServerPurpose::Settings { client: id };
-                return self.replace_server(on, CloseReason::SettingsRefused, purpose, io);
-            }
-            Refused::Denied { why, closes } => (why, closes),
-        };
-        match why {
-            Denied::AsAtLogin(error) => self.refuse_client(id, &error, io),
-            Denied::Session(text) => self.disconnect(id, text, io),
-            Denied::InvalidParameter => self.disconnect(id, CloseReason::InvalidParameter, io),
-        }
-        if closes {
-            self.settled(on, io);
         }
     }
 
@@ -358,35 +311,6 @@ impl<X: Exchange> Engine<X> {
         io.send_client(id, &self.scratch);
         self.keys.insert(key, id);
     }
-
-    /// The server has answered settings that were sent with a request. Returns Now if replies to the
-    /// request follow.
-    pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        let Some(id) = self.servers[on].client else { return Readable::NotYet };
-        match self.pair(id, on).ahead_answered(io) {
-            Ahead::Taken => {
-                self.go_on(id, io);
-                Readable::Now
-            }
-            Ahead::Refused => {
-                self.move_ahead(on, CloseReason::SettingsRefused, io);
-                Readable::NotYet
-            }
-        }
-    }
-
-    /// Sends the request to another server, since this one has not run it.
-    pub(crate) fn move_ahead(
-        &mut self,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        let server = &mut *self.servers[on];
-        let Some(id) = server.client else { return };
-        let Some(request) = server.phase.take_request() else { return };
-        self.move_request(id, on, &request, reason, io);
-    }
 }
 
 /// After a client has used its server.
@@ -409,53 +333,24 @@ impl<X: Exchange> Engine<X> {
         {
             self.disconnect(id, Unread::WHY, io);
         }
-        self.free(on, io);
+        self.release(on, Cleaning::Begins, io);
     }
 
-    #[inline]
-    fn released(&mut self, on: ServerId) -> Released<'_, X> {
+    /// Decides what happens to a server without a client.
+    pub(crate) fn release(&mut self, on: ServerId, cleaning: Cleaning, io: &mut impl Io<X>) {
         let server = &mut *self.servers[on];
         let last = server.unexplained_client().and_then(|(id, serial)| {
             self.clients.get_mut(id).filter(|client| client.serial == serial)
         });
         let (pool, context) = (self.pools.known(server.pool), &mut self.context);
-        Released { on, server, pool, context, last }
-    }
-
-    /// Decides what happens to a server that has lost its client: close it, clean it, hold it back
-    /// or pass it on.
-    pub(crate) fn free(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let flushed = io.server_flushed(on);
-        let freed = self.released(on).free(flushed, io);
-        self.go_on_releasing(on, freed, io);
-    }
-
-    /// Makes the server available: none of Weir's own queries is under way either.
-    pub(crate) fn settled(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let freed = self.released(on).settled(io);
-        self.go_on_releasing(on, freed, io);
-    }
-
-    #[inline]
-    fn go_on_releasing(&mut self, on: ServerId, freed: Freed, io: &mut impl Io<X>) {
-        match freed {
+        let mut released = Released { on, server, pool, context, last };
+        match released.go_on(cleaning, io) {
             Freed::Free => self.place(on, io),
             Freed::NotYet => {}
+            Freed::Cancels => self.cancellation().send(on, None, io),
+            Freed::NotOpened => self.open_failed(on, CloseReason::LeftDuringLogin, None, io),
             Freed::Enlisted => self.seats().enlisted(on, io),
-            Freed::Close(reason) => self.close_server(on, reason, io),
+            Freed::Close(reason) => self.seats().close(on, reason, io),
         }
-    }
-
-    /// Closes a server on which a query after its last client has failed, or has left a transaction
-    /// open.
-    #[cold]
-    pub(crate) fn reset_failed(
-        &mut self,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        self.released(on).report_failed(io);
-        self.close_server(on, reason, io);
     }
 }

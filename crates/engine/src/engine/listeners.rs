@@ -84,7 +84,7 @@ impl<X: Exchange> Engine<X> {
                     };
                     self.listeners.open(has_seat, &mut self.pools.one(id));
                     if has_seat {
-                        self.connect_server(id, Some(ServerPurpose::Listen), io);
+                        self.connect_server(id, None, Some(ServerPurpose::Listen), io);
                     }
                 }
                 self.listeners.warn_deaf(&mut self.pools.one(id));

@@ -2,18 +2,18 @@
 //! disconnected.
 
 use super::Engine;
-use super::work::Work;
-use crate::client::ClientPhase;
+use super::work::{Queue, Work};
+use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::failed::Next;
 use crate::lifecycle::leave::{Leaving, cut_transaction};
 use crate::lifecycle::lost::{Losing, is_loss, outlives};
-use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
+use crate::lifecycle::principal;
 use crate::notify::listen::Unread;
 use crate::operator::remarks::remark;
-use crate::own_error::Cause;
+use crate::own_error::CONFIG_ERROR;
 use crate::relay::resend::answer_due;
 use crate::routing::Place;
 use crate::server::ServerPhase;
@@ -41,7 +41,12 @@ impl<X: Exchange> Engine<X> {
         let losing = self.servers[id].losing();
         match losing {
             Losing::NotOpened => self.open_failed(id, reason, None, io),
-            Losing::AskedAboutRole => self.lose_asked(id, reason, io),
+            Losing::AskedAboutRole => {
+                let server = &mut *self.servers[id];
+                let newcomer = principal::lost(server, &mut self.pools.one(server.pool), io.now());
+                self.seats().close(id, reason, io);
+                self.work.extend(newcomer.map(Work::Checked));
+            }
             // Nothing of the client's was sent, and none of its session state is on the server.
             Losing::Prepared | Losing::AskedAboutUser => {
                 let server = &mut *self.servers[id];
@@ -50,79 +55,45 @@ impl<X: Exchange> Engine<X> {
                 if let Some(client) = client {
                     self.clients[client].lose_unused(server);
                 }
-                self.close_server(id, reason, io);
+                self.seats().close(id, reason, io);
                 match client {
                     None => {}
                     Some(client) if losing == Losing::Prepared => self.requeue(client, pool, io),
-                    Some(client) => self.ask_again(client, pool, was_idle, io),
+                    // A server that was idle may have been lost earlier, so Weir tries again. With a
+                    // fresh one it would probably fail again.
+                    Some(client) if was_idle => self.request_for_login(client, pool, io),
+                    Some(client) => self.disconnect(client, CONFIG_ERROR, io),
                 }
             }
-            Losing::Ahead => self.move_ahead(id, reason, io),
-            Losing::Linked => self.lose_linked(id, reason, io),
-            Losing::Unlinked => self.close_server(id, reason, io),
-        }
-    }
-
-    /// A server with a client is lost. The client's request goes to another server, or the client is
-    /// told.
-    fn lose_linked(&mut self, on: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
-        // If a limit ended the request, another server must not run it again.
-        let is_limited = matches!(*self.servers[on].phase, ServerPhase::Linked) && !is_loss(reason);
-        if !is_limited
-            && let Some(id) = self.servers[on].client
-            && let Some(request) = self.pair(id, on).take_kept()
-        {
-            return self.move_request(id, on, &request, reason, io);
-        }
-        let server = &*self.servers[on];
-        if let Some(id) = server.client {
-            let settings = self.pools.settings(server.pool);
-            if is_loss(reason) && outlives(&self.clients[id], server, settings) {
-                return self.keep_client(id, on, reason, io);
+            // The server has not run the request that was sent with the settings.
+            Losing::Ahead => {
+                let server = &mut *self.servers[id];
+                if let (Some(client), Some(request)) = (server.client, server.phase.take_request())
+                {
+                    self.move_request(client, id, &request, reason, io);
+                }
             }
-            self.disconnect_from(id, on, reason, io);
+            // The client's request goes to another server, or the client is told.
+            Losing::Linked => {
+                let server = &*self.servers[id];
+                let client = server.client;
+                // If a limit ended the request, another server must not run it again.
+                let is_limited = matches!(*server.phase, ServerPhase::Linked) && !is_loss(reason);
+                if let Some(client) = client {
+                    if !is_limited && let Some(request) = self.pair(client, id).take_kept() {
+                        return self.move_request(client, id, &request, reason, io);
+                    }
+                    let server = &*self.servers[id];
+                    let settings = self.pools.settings(server.pool);
+                    if is_loss(reason) && outlives(&self.clients[client], server, settings) {
+                        return self.keep_client(client, id, reason, io);
+                    }
+                    self.disconnect(client, reason, io);
+                }
+                self.seats().close(id, reason, io);
+            }
+            Losing::Unlinked => self.seats().close(id, reason, io),
         }
-        self.close_server(on, reason, io);
-    }
-
-    /// Disconnects the client, whose server is being closed, and unlinks the two.
-    pub(crate) fn disconnect_from(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        let in_message = self.servers[on].stream.is_mid_message();
-        let client = &mut self.clients[id];
-        let server = &mut *self.servers[on];
-        cut_transaction(client, server, &mut self.transactions, io.now());
-        pair::part(client, server);
-        if in_message {
-            self.drop_client(id, Leaving::Refused(reason.cause(), reason.text()), io);
-        } else {
-            self.disconnect(id, reason, io);
-        }
-    }
-
-    /// Closes a server that has announced its end. Its client has already received that message.
-    pub(crate) fn server_left(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[on];
-        if let Some(id) = server.client {
-            pair::part(&mut self.clients[id], server);
-            self.drop_client(id, Leaving::Refused(Cause::ServerLost, CloseReason::Lost.text()), io);
-        }
-        self.close_server(on, CloseReason::Lost, io);
-    }
-
-    /// Closes a logged-in server without a client.
-    pub(crate) fn close_server(
-        &mut self,
-        id: ServerId,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        self.seats().close(id, reason, io);
     }
 }
 
@@ -148,14 +119,6 @@ impl<X: Exchange> Engine<X> {
         if self.take_grant(id, pool, grant, waiter.since, io) == Readable::Now {
             self.go_on(id, io);
         }
-    }
-
-    /// Reads a client that has lost its server: the bytes that have arrived, and its socket.
-    pub(crate) fn read_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.clients[id].stream.holds_message() {
-            self.work.push(Work::Route(id));
-        }
-        io.resume_client(id);
     }
 
     /// Takes the lost server from its client, and tells the client what it has lost.
@@ -191,7 +154,7 @@ impl<X: Exchange> Engine<X> {
         let failed = loss.failed(error, server.ledger.in_copy());
         cut_transaction(client, server, &mut self.transactions, io.now());
         self.pair(id, on).part_lost();
-        self.close_server(on, reason, io);
+        self.seats().close(on, reason, io);
         if !out.is_empty() {
             io.send_client(id, &out);
         }
@@ -202,7 +165,7 @@ impl<X: Exchange> Engine<X> {
     /// Continues with a client that has lost its server.
     fn go_on_without(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let is_over = !matches!(*self.clients[id].phase, ClientPhase::Failed(_));
-        self.read_again(id, io);
+        read_again(id, &self.clients[id], &mut self.work, io);
         if is_over {
             self.follow_rename(id);
         }
@@ -217,13 +180,24 @@ impl<X: Exchange> Engine<X> {
             Next::Wait => {}
             Next::Serve => {
                 self.follow_rename(id);
-                if self.link(id, io) == Readable::Now {
-                    self.go_on(id, io);
-                }
+                self.serve(id, io);
             }
             Next::Over => self.go_on_without(id, io),
-            Next::Terminate => self.drop_client(id, Leaving::Goodbye, io),
+            Next::Terminate => self.disconnect(id, Leaving::Goodbye, io),
             Next::Violation(why) => self.disconnect(id, why, io),
         }
     }
+}
+
+/// Reads a client that has lost its server: the bytes that have arrived, and its socket.
+pub(super) fn read_again<X: Exchange>(
+    id: ClientId,
+    client: &Client,
+    work: &mut Queue,
+    io: &mut impl Io<X>,
+) {
+    if client.stream.holds_message() {
+        work.push(Work::Route(id));
+    }
+    io.resume_client(id);
 }

@@ -13,7 +13,7 @@ impl<X: Exchange> Engine<X> {
     fn queue_again(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
         let (now, worker, pool) = (io.now(), self.context.worker, self.servers[on].pool);
         self.servers[on].phase.unpark();
-        self.close_server(on, CloseReason::PrimaryChanged, io);
+        self.seats().close(on, CloseReason::PrimaryChanged, io);
         if !self.clients.waits(waiter, pool) {
             return;
         }
@@ -21,13 +21,13 @@ impl<X: Exchange> Engine<X> {
         match self.pools.exchange.pool(pool, |pool| pool.requeue(worker, waiter, values, now)) {
             Grant::Server(server) => {
                 let id = self.servers.attach(server, &mut self.pools, io);
-                self.join_or_place(waiter, id, io);
+                self.join_waiter(waiter, id, io);
             }
             Grant::Queued { open: true, .. } => {
                 self.open_server(pool, io);
             }
             Grant::Queued { open: false, .. } => {}
-            Grant::Refused(error) => self.refuse_client(waiter.client, &error, io),
+            Grant::Refused(error) => self.disconnect(waiter.client, &error, io),
             Grant::Closed(reason) => self.disconnect(waiter.client, reason, io),
         }
     }
@@ -41,13 +41,13 @@ impl<X: Exchange> Engine<X> {
                 if self.pools.known(server.pool).has_cut(server) {
                     return self.queue_again(waiter, id, io);
                 }
-                self.join_or_place(waiter, id, io);
+                self.join_waiter(waiter, id, io);
             }
             Mail::Refuse { waiter, pool, error } => {
                 if self.clients.waits(waiter, pool)
-                    && !self.rerouting().leave_reader(waiter.client, pool)
+                    && !self.paths().leave_reader(waiter.client, pool)
                 {
-                    self.refuse_client(waiter.client, &error, io);
+                    self.disconnect(waiter.client, &error, io);
                 }
             }
             Mail::Prove { pool } => {

@@ -4,20 +4,25 @@ use wire::error_fields::ErrorFields;
 use wire::sqlstate::INVALID_PASSWORD;
 
 use super::Engine;
+use super::losses::read_again;
 use super::work::Work;
-use crate::admission::pool::{OPENING_MAX, Pool};
+use crate::admission::pool::OPENING_MAX;
 use crate::admission::seat::Opening;
-use crate::ids::{ClientId, PoolId, ServerId, Waiter};
+use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::{log_server_closing, purpose_of};
-use crate::lifecycle::open::{Decline, NewServer, Outcome};
+use crate::lifecycle::open::{NewServer, Outcome};
 use crate::lifecycle::open_failure::OpenFailure;
 use crate::lifecycle::own_keys::may_use_keys;
 use crate::lifecycle::pair;
+use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::replicate::begin_replication;
 use crate::operator::failures::ServerFailure;
 use crate::server::{Server, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io, Mail};
+
+const NOTHING_PROVEN: &str = "the server did not ask for a password, so its login does not check one; \
+                              to allow this, set auth_type = trust in a configuration file";
 
 impl<X: Exchange> Engine<X> {
     /// Returns a server that logs in.
@@ -29,18 +34,10 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Opens a server whose place in the pool and seat are already taken.
-    pub(crate) fn connect_server(
-        &mut self,
-        pool: PoolId,
-        purpose: Option<ServerPurpose>,
-        io: &mut impl Io<X>,
-    ) {
-        self.connect_in_place(pool, None, purpose, io);
-    }
-
+    ///
     /// `epoch` is that of the connection whose place the new one takes; None if the place is only
     /// reserved.
-    fn connect_in_place(
+    pub(crate) fn connect_server(
         &mut self,
         pool: PoolId,
         epoch: Option<u64>,
@@ -78,7 +75,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let server = self.seats().end_connection(on, reason, io);
         self.pools.one(server.pool).keep_place(server.epoch);
-        self.connect_server(server.pool, Some(purpose), io);
+        self.connect_server(server.pool, None, Some(purpose), io);
     }
 
     pub(super) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
@@ -88,28 +85,26 @@ impl<X: Exchange> Engine<X> {
                 self.opened(id, &rest, io);
                 self.seats().feed(io);
             }
-            Outcome::Again(decline) => self.open_again(id, decline, io),
+            // Another connection is opened in place of this one.
+            Outcome::Again(decline) => {
+                let mut server = self.servers.remove(id);
+                if let Some(client) = server.client {
+                    pair::part(&mut self.clients[client], &mut server);
+                }
+                let mut pool = self.pools.one(server.pool);
+                let why = CloseReason::Text(decline.text());
+                log_server_closing(id, &server, &pool.view.identity, why, io);
+                io.close_server(id);
+                pool.lock(|pool| decline.remember(pool));
+                let Server { pool, epoch, .. } = *server;
+                // If the pool's servers were replaced meanwhile, no client may get the new one either.
+                self.connect_server(pool, Some(epoch), purpose_of(server.phase), io);
+            }
             Outcome::Invalid => self.open_failed(id, CloseReason::BadPacket, None, io),
             Outcome::Failed(why, error) => {
                 self.open_failed(id, CloseReason::Text(&why), error, io);
             }
         }
-    }
-
-    /// Opens another connection in place of this one.
-    fn open_again(&mut self, id: ServerId, decline: Decline, io: &mut impl Io<X>) {
-        let mut server = self.servers.remove(id);
-        if let Some(client) = server.client {
-            pair::part(&mut self.clients[client], &mut server);
-        }
-        let mut pool = self.pools.one(server.pool);
-        let why = CloseReason::Text(decline.text());
-        log_server_closing(id, &server, &pool.view.identity, why, io);
-        io.close_server(id);
-        pool.lock(|pool| decline.remember(pool));
-        let Server { pool, epoch, .. } = *server;
-        // If the pool's servers were replaced meanwhile, no client may get the new one either.
-        self.connect_in_place(pool, Some(epoch), purpose_of(server.phase), io);
     }
 
     /// Completes the login. `rest` followed it, and may be the beginning of a message, so it is
@@ -139,54 +134,39 @@ impl<X: Exchange> Engine<X> {
             Some(ServerPurpose::Proof { .. } | ServerPurpose::Settings { .. }) | None => {}
         }
         self.new_server(id).enter_pool(&mut login, io);
-        match login.purpose {
-            Some(ServerPurpose::Settings { client }) => self.apply_to_new(client, id, rest, io),
-            // Only if the client that the server was opened for is still there.
-            Some(ServerPurpose::Proof { client, .. })
-                if self.servers[id].client == Some(client) =>
-            {
-                self.opened_as_proof(id, client, login.challenged, rest, io);
+        let server = &*self.servers[id];
+        // The client that the server was opened for, if it is still there.
+        let (pool, client) = (server.pool, server.client);
+        let proves = matches!(login.purpose, Some(ServerPurpose::Proof { .. }));
+        if let Some(client) = client {
+            pair::part(&mut self.clients[client], &mut self.servers[id]);
+            if proves && !login.challenged {
+                self.disconnect(client, NOTHING_PROVEN, io);
+                return self.seats().close(id, CloseReason::NothingProven, io);
             }
-            Some(
-                ServerPurpose::Proof { .. }
-                | ServerPurpose::Replication { .. }
-                | ServerPurpose::Listen
-                | ServerPurpose::Attend { .. },
-            )
-            | None => self.begin_use(id, rest, io),
+            if !proves {
+                self.clients[client].phase.unlink();
+            }
+            if !proves && rest.is_empty() {
+                if self.join(client, id, io) == Readable::Now {
+                    self.go_on(client, io);
+                }
+                return self.go_on_opening(pool, io);
+            }
         }
-    }
-
-    /// Tells the client whose password the login was to check whether it has done so.
-    fn opened_as_proof(
-        &mut self,
-        id: ServerId,
-        client: ClientId,
-        challenged: bool,
-        rest: &[u8],
-        io: &mut impl Io<X>,
-    ) {
-        let pool = self.servers[id].pool;
-        pair::part(&mut self.clients[client], &mut self.servers[id]);
-        if challenged {
-            self.begin_use(id, rest, io);
-            self.proven(client, pool, io);
-        } else {
-            let why = "the server did not ask for a password, so its login does not check one; \
-                       to allow this, set auth_type = trust in a configuration file";
-            self.disconnect(client, why, io);
-            self.close_server(id, CloseReason::NothingProven, io);
-        }
-    }
-
-    pub(crate) fn begin_use(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
-        let pool = self.servers[id].pool;
-        if rest.is_empty() {
-            self.place(id, io);
-        } else {
-            self.reply_bytes(id, rest, io);
+        match rest.is_empty() {
+            true => self.place(id, io),
+            false => self.reply_bytes(id, rest, io),
         }
         self.go_on_opening(pool, io);
+        match client {
+            None => {}
+            Some(client) if !proves => self.serve(client, io),
+            Some(client) if self.clients[client].wants_console(&self.context.config) => {
+                self.authenticated(client, io);
+            }
+            Some(client) => self.enter_pool(client, pool, io),
+        }
     }
 
     /// Opens further servers, since a login has ended or some time has passed.
@@ -198,19 +178,6 @@ impl<X: Exchange> Engine<X> {
             if !reserved || self.open_server(pool, io) == Opening::NotHere {
                 return;
             }
-        }
-    }
-
-    /// Requests a server for a logged-in replication client, which may have to wait.
-    pub(crate) fn link_own(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let reserved = self.pools.exchange.pool(pool, Pool::reserve_own);
-        if reserved && self.seats().take(pool, io) {
-            let waiter = Waiter::served(id, pool, io.now());
-            self.clients[id].phase.prepare(waiter);
-            self.connect_server(pool, Some(ServerPurpose::Replication { client: id }), io);
-        } else {
-            // The server that the client gets later is replaced.
-            let _ = self.link(id, io);
         }
     }
 
@@ -262,8 +229,8 @@ impl<X: Exchange> Engine<X> {
             if worker != self.context.worker {
                 let mail = Mail::Refuse { waiter, pool, error: error.clone() };
                 self.pools.exchange.post(worker, mail);
-            } else if !self.rerouting().leave_reader(waiter.client, pool) {
-                self.refuse_client(waiter.client, &error, io);
+            } else if !self.paths().leave_reader(waiter.client, pool) {
+                self.disconnect(waiter.client, &error, io);
             }
         }
         self.seats().feed(io);
@@ -283,7 +250,7 @@ impl<X: Exchange> Engine<X> {
         if is_for_settings && !refused && self.pools.settings(pool).cluster.is_some() {
             // The client requests another server, and waits if there is no primary now.
             self.clients[id].phase.unlink();
-            return self.read_again(id, io);
+            return read_again(id, &self.clients[id], &mut self.work, io);
         }
         if error.sqlstate() == INVALID_PASSWORD.as_bytes() {
             self.door(id).note_wrong_proof(io.now());
@@ -295,6 +262,6 @@ impl<X: Exchange> Engine<X> {
                 return self.work.push(Work::Admit { client: id, serial });
             }
         }
-        self.refuse_client(id, error, io);
+        self.disconnect(id, error, io);
     }
 }

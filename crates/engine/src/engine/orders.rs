@@ -59,13 +59,13 @@ impl<X: Exchange> Engine<X> {
         if let Gate::Closed(reason) = gate {
             let waits = |client: &Client| client.wait().is_some_and(|waiter| waiter.pool == id);
             for client in self.clients.ids_where(waits) {
-                if !self.rerouting().leave_reader(client, id) {
+                if !self.paths().leave_reader(client, id) {
                     self.disconnect(client, reason, io);
                 }
             }
         }
         if gate == Gate::NoPrimary {
-            self.rerouting().ask_standbys(id);
+            self.paths().ask_standbys(id);
         }
         self.welcome_waiting(id, io);
         // The servers that were parked while the pool was held go to the clients that waited.
@@ -73,7 +73,7 @@ impl<X: Exchange> Engine<X> {
             self.pools.exchange.pool(id, |pool| pool.match_waiting(worker))
         {
             let server = self.servers.attach(server, &mut self.pools, io);
-            self.join_waiter(waiter.client, server, io);
+            self.join_waiter(waiter, server, io);
         }
         let open = self
             .pools

@@ -7,69 +7,76 @@ use crate::admission::pool::{Next, Parked};
 use crate::admission::shares::TURN;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::principal;
 use crate::server::{Server, Times};
 use crate::session::on_server::WayBack;
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn place(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        self.place_one(id, false, io);
-    }
-
-    /// `is_ours`: no other pool has a better right to the seat.
-    pub(crate) fn place_one(&mut self, id: ServerId, is_ours: bool, io: &mut impl Io<X>) {
         let now = io.now();
         let worker = self.context.worker;
         let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.servers[id];
         // After its login, a server serves its own pool for some time: the login was expensive.
-        let is_ours = is_ours || now.saturating_sub(opened_at) < TURN;
+        let is_new = now.saturating_sub(opened_at) < TURN;
+        // Does no other pool have a better right to the seat?
+        let mut is_ours = is_new;
         let may_return = !self.context.has_successor;
-        let servers = &mut self.servers;
-        // Parking happens under the pool's lock, so no client can begin to wait in between.
-        let next = self.pools.exchange.pool(pool, |pool| {
-            if pool.asks_free(epoch, now) {
-                return Next::Ask;
-            }
-            let mut next = pool.release(worker, epoch, is_ours, now);
-            if matches!(next, Next::Park) && may_return {
-                let session = servers[id].session.get();
-                if session.is_some_and(|own| matches!(own.way_back, WayBack::Open)) {
-                    next = pool.next_of_lobby();
+        loop {
+            let servers = &mut self.servers;
+            // Parking happens under the pool's lock, so no client can begin to wait in between.
+            let next = self.pools.exchange.pool(pool, |pool| {
+                if pool.asks_free(epoch, now) {
+                    return Next::Ask;
                 }
+                let mut next = pool.release(worker, epoch, is_ours, now);
+                if matches!(next, Next::Park) && may_return {
+                    let session = servers[id].session.get();
+                    if session.is_some_and(|own| matches!(own.way_back, WayBack::Open)) {
+                        next = pool.next_of_lobby();
+                    }
+                }
+                if matches!(next, Next::Park) {
+                    let mut server = servers.remove(id);
+                    server.park();
+                    let transport = io.detach_server(id, server.pool);
+                    pool.park(worker, Parked { server, transport });
+                }
+                next
+            });
+            match next {
+                Next::Park => {}
+                Next::Enlist => self.seats().enlist(id, io),
+                Next::Ask => {
+                    let (server, settings) = (&mut *self.servers[id], self.pools.settings(pool));
+                    principal::ask(id, server, None, settings, &mut self.context, io);
+                }
+                Next::Local(waiter) => {
+                    let serial = self.servers[id].serial;
+                    self.work.join(Joining { server: id, serial, waiter });
+                }
+                Next::Remote(to, waiter) => {
+                    let mut server = self.servers.remove(id);
+                    server.leave_worker();
+                    server.park();
+                    let transport = io.detach_server(id, pool);
+                    let server = Parked { server, transport };
+                    self.pools.exchange.post(to, Mail::Server { waiter, server });
+                }
+                Next::Yield(serial) if !self.pools.known(pool).yields(serial, now) => {
+                    is_ours = is_new;
+                    continue;
+                }
+                Next::Contest(serial) if !self.pools.known(pool).is_outrivaled(serial, now) => {
+                    is_ours = true;
+                    continue;
+                }
+                Next::Yield(_) | Next::Contest(_) => {
+                    self.seats().close(id, CloseReason::Evicted, io);
+                }
+                Next::Close(reason) => self.seats().close(id, reason, io),
             }
-            if matches!(next, Next::Park) {
-                let mut server = servers.remove(id);
-                server.park();
-                let transport = io.detach_server(id, server.pool);
-                pool.park(worker, Parked { server, transport });
-            }
-            next
-        });
-        match next {
-            Next::Park => {}
-            Next::Enlist => self.seats().enlist(id, io),
-            Next::Ask => self.ask_principal(id, None, io),
-            Next::Local(waiter) => {
-                let serial = self.servers[id].serial;
-                self.work.join(Joining { server: id, serial, waiter });
-            }
-            Next::Remote(to, waiter) => {
-                let mut server = self.servers.remove(id);
-                server.leave_worker();
-                server.park();
-                let transport = io.detach_server(id, pool);
-                let server = Parked { server, transport };
-                self.pools.exchange.post(to, Mail::Server { waiter, server });
-            }
-            Next::Yield(serial) => match self.pools.known(pool).yields(serial, now) {
-                true => self.close_server(id, CloseReason::Evicted, io),
-                false => self.place_one(id, false, io),
-            },
-            Next::Contest(serial) => match self.pools.known(pool).is_outrivaled(serial, now) {
-                true => self.close_server(id, CloseReason::Evicted, io),
-                false => self.place_one(id, true, io),
-            },
-            Next::Close(reason) => self.close_server(id, reason, io),
+            return;
         }
     }
 }

@@ -16,8 +16,10 @@ use crate::client::{Client, ClientPhase};
 use crate::context::Context;
 use crate::ids::{ClientId, Identity, Micros, NodeId, PoolId, WorkerId};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::login::question::Question;
 use crate::login::server_secret::ServerSecret;
 use crate::operator::stats::Stats;
+use crate::own_error::{Cause, OwnError};
 use crate::routing::Place;
 use crate::routing::freshness::Need;
 use crate::routing::rules::{Drawn, Routing};
@@ -211,10 +213,27 @@ impl<X: Exchange> Pools<X> {
 
     /// Returns the pool of a standby for a question of Weir's own, while the cluster of this writer
     /// has no primary.
-    pub(crate) fn without_primary(&mut self, context: &Context, writer: PoolId) -> Option<PoolId> {
+    fn without_primary(&mut self, context: &Context, writer: PoolId) -> Option<PoolId> {
         let routing = self.views.get(writer)?.settings.routing.as_deref()?;
         let node = routing.readers.stand_in()?;
         Some(self.at(context, writer, Place::Reader(node)))
+    }
+
+    /// Returns the pool for a question about a user, in this database.
+    pub(crate) fn for_question(
+        &mut self,
+        context: &Context,
+        entry: &Database,
+        question: &Question,
+    ) -> Result<PoolId, OwnError<'static>> {
+        let user = question.auth_user.clone();
+        let key = PoolKey { database: entry.name.clone(), user, place: Place::Writer };
+        let pool = self.of_key(context, entry, &key);
+        if self.exchange.pool(pool, |pool| pool.disabled) {
+            let why = format!("authentication database \"{}\" is disabled", question.shown);
+            return Err(OwnError::new(Cause::DisabledDatabase, why));
+        }
+        Ok(self.without_primary(context, pool).unwrap_or(pool))
     }
 
     /// Returns the pool at a node, if this worker has used it.

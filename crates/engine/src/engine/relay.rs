@@ -6,25 +6,26 @@ use super::work::Work;
 use crate::admission::one_pool::OnePool;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, ServerId};
+use crate::lifecycle::ahead::Ahead;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
+use crate::lifecycle::pair;
 use crate::lifecycle::preparation::Readable;
-use crate::operator::remarks::remark;
+use crate::lifecycle::release::Cleaning;
+use crate::own_error::Cause;
 use crate::relay::batch_end::BatchEnd;
-use crate::relay::replies::{
-    self, Answered, Awaited, Done, News, Replies, await_boundary, note_read,
-};
-use crate::relay::requests::{
-    Due, Followed, Input, Linked, Preface, Ran, Restoring, Stop, Unused, Violation,
-};
+use crate::relay::replies::{self, Answered, Awaited, Done, Replies, await_boundary, note_read};
+use crate::relay::requests::{Due, Followed, Input, Linked, Unused};
 use crate::relay::resend::{Renewed, may_resend};
 use crate::relay::stream::Splice;
 use crate::routing::{Judged, Place};
 use crate::server::ServerPhase;
-use crate::shell::{Exchange, Io, Weight};
+use crate::shell::{Exchange, Io};
 
 /// Requests.
 impl<X: Exchange> Engine<X> {
+    /// Handles bytes of a client, with those before them that were held, and sends the messages to its
+    /// server.
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(on) = self.clients[id].server else { return };
         let input = Input::take(&mut self.clients[id], bytes);
@@ -33,33 +34,13 @@ impl<X: Exchange> Engine<X> {
             let (client, server) = (&self.clients[id], &mut *self.servers[on]);
             match Due::before(&input, id, client, server, &mut self.context, io) {
                 Due::Now(due) => preface = due,
-                Due::First(sql) => return self.restore_first(id, on, &sql, input, io),
+                Due::First(sql) => return self.pair(id, on).restore_first(&sql, input, io),
             }
         }
-        let Some(ran) = self.run_requests(id, on, &input, preface.as_deref_mut(), io) else {
-            return;
-        };
-        match preface.and_then(|preface| (*preface).restoring()) {
-            None => self.follow_stop(id, on, ran, input, io),
-            Some(restoring) => self.follow_restoring(id, on, ran, input, restoring, io),
-        }
-    }
-
-    /// Handles an input and sends the messages to the server, with `preface` before them. None if the
-    /// server is lost, so that the requests are sent again to another one.
-    #[inline(always)]
-    fn run_requests(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        input: &Input<'_>,
-        preface: Option<&mut Preface>,
-        io: &mut impl Io<X>,
-    ) -> Option<Ran> {
         let client = &mut self.clients[id];
         let server = &mut *self.servers[on];
         let pool = server.pool;
-        let view = self.pools.views.get_mut(pool)?;
+        let Some(view) = self.pools.views.get_mut(pool) else { return };
         let is_judged_read =
             view.place != Place::Writer && self.sessions.is_judged_read(id, client.serial);
         let linked = Linked {
@@ -75,7 +56,7 @@ impl<X: Exchange> Engine<X> {
             messages: &mut self.messages,
             is_judged_read,
         };
-        let ran = linked.pass(input, preface, io);
+        let ran = linked.pass(&input, preface.as_deref_mut(), io);
         if is_judged_read && ran.begun_at.is_some() {
             // The client may keep the reader. Its later requests there are not judged.
             let serial = self.clients[id].serial;
@@ -86,86 +67,28 @@ impl<X: Exchange> Engine<X> {
         if let Some(from) = ran.unsent {
             let server = &*self.servers[on];
             if may_resend(&self.clients[id], server, self.pools.mode_of(server)) {
-                self.move_request(id, on, &input.all()[from..], CloseReason::Lost, io);
-                return None;
+                let request = &input.all()[from..];
+                return self.move_request(id, on, request, CloseReason::Lost, io);
             }
         }
-        Some(ran)
-    }
-
-    #[inline(always)]
-    fn follow_stop(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        ran: Ran,
-        input: Input<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        match ran.stop {
-            Stop::Incomplete => {
-                input.hold_rest(&mut self.clients[id], ran.used);
-                self.give_back_unused(id, on, io);
-            }
-            Stop::Outdated(of) => {
-                input.hold_rest(&mut self.clients[id], ran.used);
-                self.pair(id, on).confirm_shape(of, io);
-            }
-            Stop::Signal(call) => {
-                input.hold_rest(&mut self.clients[id], ran.used);
+        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
+        let followed = match preface.and_then(|preface| (*preface).restoring()) {
+            None => ran.follow(client, input),
+            Some(restoring) => restoring.follow(id, client, server, ran, input, io.now()),
+        };
+        match followed {
+            Followed::Unused => self.give_back_unused(id, on, io),
+            Followed::Sent => {}
+            Followed::First(sql) => self.pair(id, on).apply_first(&sql, io),
+            Followed::Outdated(of) => self.pair(id, on).confirm_shape(of, io),
+            Followed::Signal(call) => {
                 let begun = self.cancellation().begin_signal(id, on, call, io);
                 self.follow_request(begun, io);
             }
-            Stop::Terminate => self.drop_client(id, Leaving::Goodbye, io),
-            Stop::Violation(violation) => self.violated(id, violation, io),
-        }
-    }
-
-    #[cold]
-    fn violated(&mut self, id: ClientId, violation: Violation, io: &mut impl Io<X>) {
-        let Violation { why, error } = violation;
-        if let Some(message) = error {
-            remark(id, &self.clients[id], Weight::Error, &message, io);
-        }
-        self.disconnect(id, why, io);
-    }
-
-    /// Restores the client's settings, and holds the request.
-    #[inline(never)]
-    fn restore_first(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        sql: &[u8],
-        input: Input<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        let pool = self.servers[on].pool;
-        if let Some(view) = self.pools.views.get_mut(pool) {
-            view.stats.received += input.bytes.len() as u64;
-        }
-        input.hold_rest(&mut self.clients[id], 0);
-        self.pair(id, on).apply_first(sql, io);
-    }
-
-    /// Continues after an input with settings before it.
-    #[inline(never)]
-    fn follow_restoring(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        ran: Ran,
-        input: Input<'_>,
-        restoring: Restoring,
-        io: &mut impl Io<X>,
-    ) {
-        let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
-        match restoring.follow(id, client, server, ran, input, io.now()) {
-            Followed::Sent => {}
-            Followed::First(sql) => self.pair(id, on).apply_first(&sql, io),
-            Followed::Unused => self.give_back_unused(id, on, io),
-            Followed::Terminate => self.drop_client(id, Leaving::Goodbye, io),
-            Followed::Violation(violation) => self.violated(id, violation, io),
+            Followed::Terminate => self.disconnect(id, Leaving::Goodbye, io),
+            Followed::Violation(violation) => {
+                self.disconnect(id, violation.log(id, &self.clients[id], io), io);
+            }
         }
     }
 
@@ -202,11 +125,16 @@ impl<X: Exchange> Engine<X> {
         loop {
             match self.pass_replies(on, bytes, io) {
                 Passed::All => return,
-                Passed::UpToRequest if self.ahead_answered(on, io) == Readable::Now => {
+                Passed::UpToRequest => {
+                    let Some(id) = self.servers[on].client else { return };
+                    if let Ahead::Refused(request) = self.pair(id, on).ahead_answered(io) {
+                        let reason = CloseReason::SettingsRefused;
+                        return self.move_request(id, on, &request, reason, io);
+                    }
+                    self.go_on(id, io);
                     // The replies to the request are held.
                     bytes = &[];
                 }
-                Passed::UpToRequest => return,
                 Passed::UntilJudged => {
                     let server = &mut *self.servers[on];
                     let mode = self.pools.mode_of(server);
@@ -215,7 +143,13 @@ impl<X: Exchange> Engine<X> {
                         Judged::Held => return,
                         Judged::Answers { is_held: true } => bytes = &[],
                         Judged::Answers { is_held: false } => {}
-                        Judged::Refused(status) => return self.ask_writer(on, status, io),
+                        Judged::Refused(status) => {
+                            let client = self.paths().take_from_reader(on, status, io);
+                            let Some(client) = client else { return };
+                            // The refusal is in the reader's stream. It frees the reader.
+                            self.reply_bytes(on, &[], io);
+                            return self.serve(client, io);
+                        }
                         Judged::Leaves => return self.lose_server(on, CloseReason::Lost, io),
                     }
                 }
@@ -279,7 +213,8 @@ impl<X: Exchange> Engine<X> {
             server.stream.hold_rest(joined, bytes, used);
         }
         if news.concerns_pool() {
-            self.take_news(on, news, io);
+            let mut pool = self.pools.known(server.pool);
+            news.tell_pool(&mut pool, server, &self.context.names, io);
         }
         match stop {
             replies::Stop::Incomplete => {
@@ -297,23 +232,17 @@ impl<X: Exchange> Engine<X> {
                 self.lose_server(on, CloseReason::TransactionBlock, io);
             }
             replies::Stop::Unheard => self.lose_server(on, CloseReason::Lost, io),
-            replies::Stop::Farewell => self.server_left(on, io),
+            // The client has already received the server's message.
+            replies::Stop::Farewell => {
+                if let Some(id) = id {
+                    pair::part(&mut self.clients[id], &mut self.servers[on]);
+                    let why = CloseReason::Lost.text();
+                    self.disconnect(id, Leaving::Refused(Cause::ServerLost, why), io);
+                }
+                self.seats().close(on, CloseReason::Lost, io);
+            }
         }
         Passed::All
-    }
-
-    /// Applies news that concern the pool.
-    #[cold]
-    fn take_news(&mut self, on: ServerId, news: News, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[on];
-        let mut pool = self.pools.known(server.pool);
-        if news.bad_report {
-            pool.view.note_bad_report(io);
-        }
-        if news.promoted || !news.defaults.is_empty() {
-            let names = &self.context.names;
-            pool.defaults_changed(server, news.defaults, news.promoted, names);
-        }
     }
 
     /// All received bytes are handled. Decides what the server does next.
@@ -322,7 +251,7 @@ impl<X: Exchange> Engine<X> {
         if matches!(*server.phase, ServerPhase::Finishing) && server.ledger.awaits_message() {
             // The server waits for a message that no client will send. Until then it ignores cancel
             // requests.
-            return self.close_server(on, CloseReason::NotReady, io);
+            return self.seats().close(on, CloseReason::NotReady, io);
         }
         if !server.ledger.is_at_rest() {
             return self.go_on_answered(on, io);
@@ -337,15 +266,9 @@ impl<X: Exchange> Engine<X> {
         }
         match *server.phase {
             ServerPhase::Preparing(_) => self.prepared(on, io),
-            // `free` waits until a pending cancel request is over.
-            ServerPhase::Finishing => self.free(on, io),
-            ServerPhase::Settling(_) => {
-                if server.is_clean() {
-                    self.settled(on, io);
-                } else {
-                    self.reset_failed(on, CloseReason::GotDirty, io);
-                }
-            }
+            // `release` waits until a pending cancel request is over.
+            ServerPhase::Finishing => self.release(on, Cleaning::Begins, io),
+            ServerPhase::Settling(_) => self.release(on, Cleaning::GoesOn, io),
             ServerPhase::Linked => self.query_done(on, io),
             ServerPhase::Listening => {
                 let step = self.pool_listeners().answered(on, io);
@@ -391,25 +314,20 @@ impl<X: Exchange> Engine<X> {
             transactions: &mut self.transactions,
             names: &self.context.names,
         };
-        match answered.end(io.now()) {
-            Done::GoesOn => self.go_on_answered(on, io),
-            Done::Kept { was_awaited: false } => {}
-            Done::Kept { was_awaited: true } => self.go_on_kept(id, io),
+        let was_awaited = match answered.end(io.now()) {
+            Done::GoesOn => return self.go_on_answered(on, io),
+            Done::Free => return self.unlink(id, on, io),
+            Done::Kept { was_awaited } => was_awaited,
             Done::Judged { was_awaited } => {
                 self.judge(id, on, io);
-                if was_awaited {
-                    self.go_on_kept(id, io);
-                }
+                was_awaited
             }
-            Done::Free => self.unlink(id, on, io),
-        }
-    }
-
-    /// A client that keeps its reader sends it the requests that have already arrived.
-    #[cold]
-    fn go_on_kept(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let client = self.clients.get(id);
-        if client.is_some_and(|client| matches!(*client.phase, ClientPhase::Linked)) {
+        };
+        // A client that keeps its reader sends it the requests that have already arrived.
+        if was_awaited
+            && let Some(client) = self.clients.get(id)
+            && matches!(*client.phase, ClientPhase::Linked)
+        {
             self.go_on(id, io);
         }
     }
@@ -427,12 +345,12 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         self.pair(id, on).take_request_back(request, io);
-        self.close_server(on, reason, io);
-        self.send_again(id, io);
+        self.seats().close(on, reason, io);
+        self.serve(id, io);
     }
 
-    /// Links a client that has got its request back, and handles the request.
-    pub(crate) fn send_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
+    /// Requests a server for the client, which has sent a request, and handles that.
+    pub(crate) fn serve(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients.contains(id) && self.link(id, io) == Readable::Now {
             self.go_on(id, io);
         }

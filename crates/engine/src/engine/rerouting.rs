@@ -1,54 +1,14 @@
-//! Requests that wait for a server of one node, and are routed again: another node may run them
-//! ([`Rerouting`]).
+//! Requests that wait for a server of one node, and are routed again: another node may run them.
 
-use super::Engine;
-use super::pools::Pools;
-use super::tables::Clients;
-use super::work::{self, Work};
+use super::routing::Paths;
+use super::work::Work;
 use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase, ReaderPlace};
-use crate::context::Context;
-use crate::ids::{ClientId, Micros, PoolId, Waiter};
-use crate::routing::Sessions;
+use crate::ids::{Micros, PoolId, Waiter};
 use crate::routing::choose::FULL_PATIENCE;
 use crate::shell::Exchange;
 
-/// The clients that wait in the pools of nodes.
-#[derive(Debug)]
-pub(super) struct Rerouting<'a, X> {
-    context: &'a Context,
-    clients: &'a mut Clients,
-    pools: &'a mut Pools<X>,
-    sessions: &'a mut Sessions,
-    work: &'a mut work::Queue,
-}
-
-impl<X: Exchange> Engine<X> {
-    pub(super) fn rerouting(&mut self) -> Rerouting<'_, X> {
-        let Self { context, clients, pools, sessions, work, .. } = self;
-        Rerouting { context, clients, pools, sessions, work }
-    }
-}
-
-impl<X: Exchange> Rerouting<'_, X> {
-    /// Routes a client's request again, because the reader's pool does not serve the client. Returns
-    /// false if the pool is not a reader's.
-    #[cold]
-    pub(super) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
-        let client = self.clients.get_mut(id).filter(|client| client.may_leave_reader(pool));
-        let Some(client) = client else { return false };
-        let (serial, waiter) = (client.serial, client.wait());
-        let since = waiter.map_or(client.request_at, |waiter| waiter.since);
-        self.sessions.judge_again(id, serial, since);
-        if let Some(waiter) = waiter {
-            let worker = self.context.worker;
-            self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
-        }
-        self.clients[id].phase.leave_queue();
-        self.work.push(Work::Route(id));
-        true
-    }
-
+impl<X: Exchange> Paths<'_, X> {
     /// Routes the requests again that have waited too long for a full pool of a reader. The time
     /// before they entered its queue does not count.
     pub(super) fn leave_full_readers(&mut self, now: Micros) {

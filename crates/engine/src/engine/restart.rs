@@ -94,10 +94,10 @@ impl<X: Exchange> Engine<X> {
         clients.sort_by_key(|id| self.clients[*id].request_at);
         for id in clients {
             let Some(client) = self.clients.get(id) else { continue };
-            let asks = !client.is_welcomed() || client.stream.holds_message();
+            let replicates = client.replication.is_some();
+            let asks = replicates || !client.is_welcomed() || client.stream.holds_message();
             match client.pool {
                 None => self.disconnect(id, CloseReason::DatabaseRemoved, io),
-                Some(pool) if client.replication.is_some() => self.link_own(id, pool, io),
                 Some(_) => {
                     if asks && self.link(id, io) == Readable::Now {
                         self.go_on(id, io);

@@ -2,8 +2,12 @@
 //! chooses.
 
 use super::Engine;
+use super::pools::Pools;
+use super::tables::{Clients, Servers};
+use super::work::{Queue, Work};
 use crate::admission::pool::Grant;
 use crate::client::{ClientPhase, ReaderPlace};
+use crate::context::Context;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::preparation::Readable;
@@ -12,12 +16,22 @@ use crate::routing::choose::{Route, Router, is_full};
 use crate::routing::refused::take_from_reader;
 use crate::routing::rules::Routing;
 use crate::routing::why::Why;
-use crate::routing::{FirstRequest, Place, first_request};
+use crate::routing::{FirstRequest, Place, Sessions, first_request};
 use crate::shell::{Exchange, Io};
 use crate::values::Digest;
 
-/// Requests.
-impl<X: Exchange> Engine<X> {
+/// The clients of pools with routing, and what decides about their requests.
+pub(super) struct Paths<'a, X> {
+    pub(super) context: &'a mut Context,
+    pub(super) clients: &'a mut Clients,
+    pub(super) servers: &'a mut Servers,
+    pub(super) pools: &'a mut Pools<X>,
+    pub(super) sessions: &'a mut Sessions,
+    pub(super) verdicts: &'a mut Option<Box<sql::Cache<Option<sql::Verdict>>>>,
+    pub(super) work: &'a mut Queue,
+}
+
+impl<X: Exchange> Paths<'_, X> {
     /// Returns the router of a client whose pool is `writer`.
     fn router(&mut self, id: ClientId, writer: PoolId) -> Router<'_, X> {
         let client = &mut self.clients[id];
@@ -25,8 +39,216 @@ impl<X: Exchange> Engine<X> {
             session: self.sessions.of(id, client.serial),
             client,
             writer: self.pools.one(writer),
+            context: self.context,
+            verdicts: self.verdicts,
+        }
+    }
+
+    /// Returns the pool for a request of a client of `writer`, and when the request has arrived. None:
+    /// it waits for a fresher standby.
+    fn route(
+        &mut self,
+        id: ClientId,
+        writer: PoolId,
+        request: &[u8],
+        io: &impl Io<X>,
+    ) -> Option<(PoolId, Micros)> {
+        let mut router = self.router(id, writer);
+        let (since, need) = router.arrival(io);
+        let pool = match router.route(request, since, io.now(), need) {
+            Route::Writer => writer,
+            Route::Ordered(node) => self.pools.at(self.context, writer, Place::Reader(node)),
+            Route::Drawn { drawn, is_fixed } => {
+                let node = self.pools.pick(writer, drawn);
+                let pool = self.pools.at(self.context, writer, Place::Reader(node));
+                let mut router = self.router(id, writer);
+                router.go_to(node, is_fixed);
+                if pool != writer {
+                    router.session.expect(None);
+                }
+                pool
+            }
+            Route::Held => {
+                let serial = self.clients[id].serial;
+                self.sessions.hold(id, serial, since);
+                return None;
+            }
+        };
+        Some((pool, since))
+    }
+
+    /// Judges a request of a client that has kept its server. Returns false if it is not judged. If only
+    /// drawn numbers keep the server, a read there is no write, and no reason to doubt the catalogs.
+    /// Other state may give the text another meaning.
+    // Not inlined: most workers have no verdicts.
+    #[inline(never)]
+    pub(super) fn judge_kept(&mut self, id: ClientId, bytes: &[u8], now: Micros) -> bool {
+        let client = &self.clients[id];
+        let is_held = client.server.is_some_and(|on| {
+            let server = &*self.servers[on];
+            let is_at_rest = server.ledger.is_at_rest() && server.status == b'I';
+            is_at_rest && server.keeps_only_numbers() && !self.pools.is_reader(server.pool)
+        });
+        let is_whole = client.stream.at_boundary();
+        let writer =
+            client.pool.filter(|pool| is_held && is_whole && self.pools.routes(Some(*pool)));
+        let Some((writer, FirstRequest::Whole(len))) =
+            writer.map(|own| (own, first_request(bytes)))
+        else {
+            return false;
+        };
+        self.router(id, writer).judge_kept(&bytes[..len], now);
+        true
+    }
+
+    /// Notes that `len` bytes of an idle client's requests were handled together.
+    #[inline]
+    pub(super) fn note_handled(&mut self, id: ClientId, len: usize) {
+        let Some(client) = self.clients.get(id) else { return };
+        if !self.pools.routes(client.pool) {
+            return;
+        }
+        let last = client.server.map(|on| self.servers[on].ledger.last_end());
+        let session = self.sessions.of(id, client.serial);
+        session.note_server(false);
+        if session.is_due()
+            && let Some(last) = last
+        {
+            session.handled(len, last);
+        }
+    }
+
+    /// Requests a server of a reader's pool for the client. None: the client's own pool serves it.
+    fn ask_reader(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        now: Micros,
+    ) -> Option<(PoolId, Grant<X::Transport>)> {
+        let client = &mut self.clients[id];
+        let writer = client.pool.filter(|writer| *writer != pool)?;
+        let (serial, values) = (client.serial, client.digest());
+        let place = client.while_waiting.reader;
+        if place == ReaderPlace::Left {
+            client.while_waiting.reader = ReaderPlace::Open;
+        }
+        match self.request(id, pool, values, now) {
+            Grant::Refused(_) | Grant::Closed(_) => None,
+            Grant::Queued { ticket, open: false }
+                if is_full(&mut self.pools.one(pool), place, now) =>
+            {
+                let worker = self.context.worker;
+                self.pools.exchange.pool(pool, |pool| pool.forget(worker, ticket));
+                let need = self.sessions.of(id, serial).need;
+                let (node, other) = self.pools.elsewhere(self.context, writer, pool, need, now)?;
+                self.router(id, writer).go_to(node, false);
+                Some((other, self.request(id, other, values, now)))
+            }
+            grant @ (Grant::Server(_) | Grant::Queued { .. }) => Some((pool, grant)),
+        }
+    }
+
+    /// Asks the pool of a standby for a server, which the standby has logged in with the present role.
+    fn request(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        values: Option<Digest>,
+        now: Micros,
+    ) -> Grant<X::Transport> {
+        let worker = self.context.worker;
+        let changed_at = self.pools.role_change_at(self.clients[id].pool, pool);
+        let (is_replaced, grant) = self
+            .pools
+            .exchange
+            .pool(pool, |pool| (pool.keep_up(changed_at), pool.request(worker, id, values, now)));
+        if is_replaced {
+            let review = self.pools.review_everywhere(pool, worker);
+            self.work.push(review);
+        }
+        grant
+    }
+
+    /// Must a client that has waited for a server of a reader be routed again? While it waited, the
+    /// node may have been lost, or may have fallen too far behind.
+    pub(crate) fn is_overtaken(&mut self, id: ClientId, on: ServerId, now: Micros) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let pool = self.servers[on].pool;
+        if client.pool == Some(pool) {
+            return false;
+        }
+        let Some(Place::Reader(node)) = self.pools.views.get(pool).map(|view| view.place) else {
+            return false;
+        };
+        let session = self.sessions.of(id, client.serial);
+        let need = session.need;
+        let routing = self.pools.routing(client.pool);
+        let changed_at = routing.map_or(0, Routing::role_changed_at);
+        // A pool that has stopped routing has no reads on standbys.
+        let is_overtaken = routing.is_none_or(|routing| routing.node(node, need, now).is_err())
+            || changed_at != 0 && self.pools.exchange.pool(pool, |pool| pool.is_behind(changed_at));
+        session.note_server(is_overtaken);
+        is_overtaken
+    }
+
+    /// Routes a client's request again, because the reader's pool does not serve the client. Returns
+    /// false if the pool is not a reader's.
+    #[cold]
+    pub(crate) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
+        let client = self.clients.get_mut(id).filter(|client| client.may_leave_reader(pool));
+        let Some(client) = client else { return false };
+        let (serial, waiter) = (client.serial, client.wait());
+        let since = waiter.map_or(client.request_at, |waiter| waiter.since);
+        self.sessions.judge_again(id, serial, since);
+        if let Some(waiter) = waiter {
+            let worker = self.context.worker;
+            self.pools.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
+        }
+        self.clients[id].phase.leave_queue();
+        self.work.push(Work::Route(id));
+        true
+    }
+
+    /// Takes the client from a reader that has refused its request. The reader has this transaction
+    /// status then. The request goes to the writer.
+    #[cold]
+    pub(super) fn take_from_reader(
+        &mut self,
+        on: ServerId,
+        status: u8,
+        io: &mut impl Io<X>,
+    ) -> Option<ClientId> {
+        let server = &mut *self.servers[on];
+        let id = server.client?;
+        let client = &mut self.clients[id];
+        let opening = take_from_reader(id, client, server, io);
+        if let Some(routing) = self.pools.routing(client.pool) {
+            routing.counts.add(Why::Refused);
+        }
+        if let Some(opening) = opening {
+            self.sessions.of(id, client.serial).opening = opening;
+        }
+        if status != b'I' {
+            let mut rollback = Vec::new();
+            wire::frontend::query(&mut rollback, b"ROLLBACK");
+            server.ask(on, &[Expect::Query], 0, &rollback, self.context, io);
+        }
+        Some(id)
+    }
+}
+
+/// Requests.
+impl<X: Exchange> Engine<X> {
+    #[inline]
+    pub(super) fn paths(&mut self) -> Paths<'_, X> {
+        Paths {
             context: &mut self.context,
+            clients: &mut self.clients,
+            servers: &mut self.servers,
+            pools: &mut self.pools,
+            sessions: &mut self.sessions,
             verdicts: &mut self.verdicts,
+            work: &mut self.work,
         }
     }
 
@@ -44,20 +266,23 @@ impl<X: Exchange> Engine<X> {
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let (pool, since) = match first_request(input) {
-            FirstRequest::Whole(len) => match self.route(id, writer, &input[..len], io) {
+            FirstRequest::Whole(len) => match self.paths().route(id, writer, &input[..len], io) {
                 Some((pool, since)) => (pool, since.min(now)),
                 None => return self.clients[id].stream.hold_rest(joined, bytes, 0),
             },
             FirstRequest::Unjudged => {
-                self.router(id, writer).leave_unjudged();
+                self.paths().router(id, writer).leave_unjudged();
                 (writer, now)
             }
             FirstRequest::Partial => return client.stream.hold_rest(joined, bytes, 0),
-            FirstRequest::Terminate => return self.drop_client(id, Leaving::Goodbye, io),
+            FirstRequest::Terminate => return self.disconnect(id, Leaving::Goodbye, io),
         };
         self.clients[id].request_at = since;
         let len = input.len();
-        let readable = self.link_routed(id, pool, io);
+        let readable = match self.paths().ask_reader(id, pool, now) {
+            Some((pool, grant)) => self.take_grant(id, pool, grant, now, io),
+            None => self.link(id, io),
+        };
         let Some(client) = self.clients.get_mut(id) else { return };
         if since < now {
             client.phase.count_wait_from(since);
@@ -70,64 +295,7 @@ impl<X: Exchange> Engine<X> {
             }
             (Readable::NotYet, joined) => return client.stream.hold_rest(joined, bytes, 0),
         }
-        self.note_handled(id, len);
-    }
-
-    /// Returns the pool for a request of a client of `writer`, and when the request has arrived. None:
-    /// it waits for a fresher standby.
-    fn route(
-        &mut self,
-        id: ClientId,
-        writer: PoolId,
-        request: &[u8],
-        io: &impl Io<X>,
-    ) -> Option<(PoolId, Micros)> {
-        let mut router = self.router(id, writer);
-        let (since, need) = router.arrival(io);
-        let pool = match router.route(request, since, io.now(), need) {
-            Route::Writer => writer,
-            Route::Ordered(node) => self.pools.at(&self.context, writer, Place::Reader(node)),
-            Route::Drawn { drawn, is_fixed } => {
-                let node = self.pools.pick(writer, drawn);
-                let pool = self.pools.at(&self.context, writer, Place::Reader(node));
-                let mut router = self.router(id, writer);
-                router.go_to(node, is_fixed);
-                if pool != writer {
-                    router.session.expect(None);
-                }
-                pool
-            }
-            Route::Held => {
-                let serial = self.clients[id].serial;
-                self.sessions.hold(id, serial, since);
-                return None;
-            }
-        };
-        Some((pool, since))
-    }
-
-    /// Reads bytes of a client that has kept its server. If only drawn numbers keep it, a read there is
-    /// no write, and no reason to doubt the catalogs. Other state may give the text another meaning.
-    // Not inlined: most workers have no verdicts.
-    #[inline(never)]
-    pub(super) fn kept_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        let client = &self.clients[id];
-        let is_held = client.server.is_some_and(|on| {
-            let server = &*self.servers[on];
-            let is_at_rest = server.ledger.is_at_rest() && server.status == b'I';
-            is_at_rest && server.keeps_only_numbers() && !self.pools.is_reader(server.pool)
-        });
-        let is_whole = client.stream.at_boundary();
-        let writer =
-            client.pool.filter(|pool| is_held && is_whole && self.pools.routes(Some(*pool)));
-        let Some((writer, FirstRequest::Whole(len))) =
-            writer.map(|own| (own, first_request(bytes)))
-        else {
-            return self.request_bytes(id, bytes, io);
-        };
-        self.router(id, writer).judge_kept(&bytes[..len], io.now());
-        self.request_bytes(id, bytes, io);
-        self.note_handled(id, bytes.len());
+        self.paths().note_handled(id, len);
     }
 
     /// Routes the bytes that a client without a server has sent ahead.
@@ -155,7 +323,7 @@ impl<X: Exchange> Engine<X> {
                 let (serial, has_request) = (client.serial, client.stream.holds_message());
                 let first = self.sessions.release(id, serial);
                 if has_request {
-                    self.send_again(id, io);
+                    self.serve(id, io);
                 }
                 if let Some((since, _)) = first
                     && let Some(client) = self.clients.get_mut(id)
@@ -164,131 +332,5 @@ impl<X: Exchange> Engine<X> {
                 }
             }
         }
-    }
-
-    /// Notes that `len` bytes of an idle client's requests were handled together.
-    #[inline]
-    pub(super) fn note_handled(&mut self, id: ClientId, len: usize) {
-        let Some(client) = self.clients.get(id) else { return };
-        if !self.pools.routes(client.pool) {
-            return;
-        }
-        let last = client.server.map(|on| self.servers[on].ledger.last_end());
-        let session = self.sessions.of(id, client.serial);
-        session.note_server(false);
-        if session.is_due()
-            && let Some(last) = last
-        {
-            session.handled(len, last);
-        }
-    }
-}
-
-/// Pools of readers.
-impl<X: Exchange> Engine<X> {
-    /// Links the client to a server of this pool, or of the writer if the pool refuses.
-    fn link_routed(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) -> Readable {
-        let now = io.now();
-        let client = &mut self.clients[id];
-        let Some(writer) = client.pool.filter(|writer| *writer != pool) else {
-            return self.link(id, io);
-        };
-        let (serial, values) = (client.serial, client.digest());
-        let place = client.while_waiting.reader;
-        if place == ReaderPlace::Left {
-            client.while_waiting.reader = ReaderPlace::Open;
-        }
-        match self.request_of_reader(id, pool, values, now) {
-            Grant::Refused(_) | Grant::Closed(_) => self.link(id, io),
-            Grant::Queued { ticket, open: false }
-                if is_full(&mut self.pools.one(pool), place, now) =>
-            {
-                let worker = self.context.worker;
-                self.pools.exchange.pool(pool, |pool| pool.forget(worker, ticket));
-                let need = self.sessions.of(id, serial).need;
-                match self.pools.elsewhere(&self.context, writer, pool, need, now) {
-                    Some((node, other)) => {
-                        self.router(id, writer).go_to(node, false);
-                        let grant = self.request_of_reader(id, other, values, now);
-                        self.take_grant(id, other, grant, now, io)
-                    }
-                    None => self.link(id, io),
-                }
-            }
-            grant @ (Grant::Server(_) | Grant::Queued { .. }) => {
-                self.take_grant(id, pool, grant, now, io)
-            }
-        }
-    }
-
-    /// Asks the pool of a standby for a server, which the standby has logged in with the present role.
-    fn request_of_reader(
-        &mut self,
-        id: ClientId,
-        pool: PoolId,
-        values: Option<Digest>,
-        now: Micros,
-    ) -> Grant<X::Transport> {
-        let worker = self.context.worker;
-        let changed_at = self.pools.role_change_at(self.clients[id].pool, pool);
-        let (is_replaced, grant) = self
-            .pools
-            .exchange
-            .pool(pool, |pool| (pool.keep_up(changed_at), pool.request(worker, id, values, now)));
-        if is_replaced {
-            let review = self.pools.review_everywhere(pool, self.context.worker);
-            self.work.push(review);
-        }
-        grant
-    }
-
-    /// Must a client that has waited for a server of a reader be routed again? While it waited, the
-    /// node may have been lost, or may have fallen too far behind.
-    pub(crate) fn is_overtaken(&mut self, id: ClientId, on: ServerId, now: Micros) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
-        let pool = self.servers[on].pool;
-        if client.pool == Some(pool) {
-            return false;
-        }
-        let Some(Place::Reader(node)) = self.pools.views.get(pool).map(|view| view.place) else {
-            return false;
-        };
-        let session = self.sessions.of(id, client.serial);
-        let need = session.need;
-        let routing = self.pools.routing(client.pool);
-        let changed_at = routing.map_or(0, Routing::role_changed_at);
-        // A pool that has stopped routing has no reads on standbys.
-        let is_overtaken = routing.is_none_or(|routing| routing.node(node, need, now).is_err())
-            || changed_at != 0 && self.pools.exchange.pool(pool, |pool| pool.is_behind(changed_at));
-        session.note_server(is_overtaken);
-        is_overtaken
-    }
-}
-
-/// Requests that a reader has refused.
-impl<X: Exchange> Engine<X> {
-    /// Takes the client from a reader that has refused its request, and sends the request to the
-    /// writer. The reader has this transaction status then.
-    #[cold]
-    pub(crate) fn ask_writer(&mut self, on: ServerId, status: u8, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[on];
-        let Some(id) = server.client else { return };
-        let client = &mut self.clients[id];
-        let opening = take_from_reader(id, client, server, io);
-        if let Some(routing) = self.pools.routing(client.pool) {
-            routing.counts.add(Why::Refused);
-        }
-        if let Some(opening) = opening {
-            self.sessions.of(id, client.serial).opening = opening;
-        }
-        if status != b'I' {
-            let mut rollback = Vec::new();
-            wire::frontend::query(&mut rollback, b"ROLLBACK");
-            let server = &mut *self.servers[on];
-            server.ask(on, &[Expect::Query], 0, &rollback, &mut self.context, io);
-        }
-        // The refusal is in the reader's stream. It frees the reader.
-        self.reply_bytes(on, &[], io);
-        self.send_again(id, io);
     }
 }

@@ -61,7 +61,7 @@ impl<X: Exchange> Engine<X> {
             let first = first.map(|waiter| (waiter.client, self.clients[waiter.client].name()));
             one.tell_of_reserve(first, io);
         }
-        self.connect_server(pool, None, io);
+        self.connect_server(pool, None, None, io);
     }
 }
 

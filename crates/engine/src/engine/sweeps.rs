@@ -64,7 +64,7 @@ impl<X: Exchange> Engine<X> {
     /// Routes the reads again that wait for a fresher standby: the nodes were sampled, or time has
     /// passed.
     pub fn route_held_reads(&mut self, io: &mut impl Io<X>) {
-        self.rerouting().release_held();
+        self.paths().release_held();
         self.finish(io);
     }
 

@@ -6,6 +6,8 @@ use super::tables::Clients;
 use crate::client::ClientPhase;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::Ending;
+use crate::lifecycle::principal;
 use crate::login::greeting::notice;
 use crate::login::patience::OUTWAITED;
 use crate::notify::listen::Passing;
@@ -35,7 +37,7 @@ impl<X: Exchange> Engine<X> {
             let found = self.cancellation().look_ahead(id, io);
             self.follow_request(found, io);
         }
-        self.rerouting().leave_full_readers(io.now());
+        self.paths().leave_full_readers(io.now());
         self.finish(io);
         self.route_held_reads(io);
         self.expire_servers(io);
@@ -82,7 +84,7 @@ impl<X: Exchange> Engine<X> {
                         let text = format!("{QUERY_WAIT_TIMEOUT}: {}", detail.text);
                         remark(id, &self.clients[id], Weight::Warning, &text, io);
                     }
-                    self.disconnect_with(id, &why, Some(&detail), io);
+                    self.disconnect(id, Ending::Refused(why, Some(&detail)), io);
                 }
                 None => self.disconnect(id, why, io),
             }
@@ -140,14 +142,15 @@ impl<X: Exchange> Engine<X> {
         let attach = |(server, why)| (self.seats().take_in(server, io), why);
         let taken: Vec<(ServerId, CloseReason<'static>)> = taken.into_iter().map(attach).collect();
         for (server, why) in taken {
-            self.close_server(server, why, io);
+            self.seats().close(server, why, io);
         }
         if waits {
             self.go_on_opening(id, io);
         }
         if let Some(parked) = self.pools.exchange.pool(id, |pool| pool.take_to_ask(worker, now)) {
             let on = self.servers.attach(parked, &mut self.pools, io);
-            self.ask_principal(on, None, io);
+            let (server, settings) = (&mut *self.servers[on], self.pools.settings(id));
+            principal::ask(on, server, None, settings, &mut self.context, io);
         }
         // A spare server is not opened without a free seat, and must not delay servers for waiting
         // clients.
@@ -156,7 +159,7 @@ impl<X: Exchange> Engine<X> {
             && self.pools.exchange.pool(id, |pool| pool.reserve_spare(now))
             && self.pools.one(id).spare_seat(now)
         {
-            self.connect_server(id, None, io);
+            self.connect_server(id, None, None, io);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Newcomer, PoolId, ServerId, Waiter};
 use crate::lifecycle::leave::Departure;
+use crate::lifecycle::release::Cleaning;
 use crate::shell::{Exchange, Io};
 
 #[derive(Debug)]
@@ -185,7 +186,7 @@ impl<X: Exchange> Engine<X> {
             Work::Route(id) => self.route_held(id, io),
             Work::Join(Joining { server, serial, waiter }) => {
                 self.servers.assert_free(server, serial);
-                self.join_or_place(waiter, server, io);
+                self.join_waiter(waiter, server, io);
             }
             Work::Prove { server, serial, client } => {
                 self.servers.assert_free(server, serial);
@@ -201,10 +202,10 @@ impl<X: Exchange> Engine<X> {
                     self.authenticated(client, io);
                 }
             }
-            // `Engine::refused` disconnects a client, and may close its server, too.
+            // `Engine::prepared` disconnects a client, and may close its server, too.
             Work::TakeBack { server, serial, left } => {
                 if self.servers.is_free(server, serial) {
-                    self.take_back(server, left, io);
+                    self.release(server, Cleaning::Left(left), io);
                 }
             }
             Work::Open(pool) => {
@@ -213,12 +214,12 @@ impl<X: Exchange> Engine<X> {
             Work::Connect(pool) => self.connect_seated(pool, io),
             Work::Try(pool) => {
                 if let Some(purpose) = self.seats().try_lobby(pool, io) {
-                    self.connect_server(pool, Some(purpose), io);
+                    self.connect_server(pool, None, Some(purpose), io);
                 }
             }
             Work::Attend(pool) => {
                 if let Some(purpose) = self.seats().attend_more(pool, io) {
-                    self.connect_server(pool, Some(purpose), io);
+                    self.connect_server(pool, None, Some(purpose), io);
                 }
             }
             Work::Review(pool) => self.review_pool(pool, io),
@@ -260,7 +261,7 @@ impl<X: Exchange> Engine<X> {
         let was_decided = client.is_signal_decided();
         let len = client.stream.held.len();
         self.request_bytes(id, &[], io);
-        self.note_handled(id, len);
+        self.paths().note_handled(id, len);
         // A decision that was made meanwhile is for the next time.
         if was_decided && let Some(client) = self.clients.get_mut(id) {
             client.forget_decided();

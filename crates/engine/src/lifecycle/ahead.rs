@@ -23,12 +23,12 @@ use crate::server::{Preparation, Server};
 use crate::shell::{Exchange, Io};
 
 /// The server's answer to settings that were sent with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Ahead {
     /// Replies to the request follow.
     Taken,
-    /// The server has run neither. The request goes to another server.
-    Refused,
+    /// The server has run neither. This request goes to another server.
+    Refused(Vec<u8>),
 }
 
 impl<X: Exchange> Pair<'_, X> {
@@ -46,7 +46,7 @@ impl<X: Exchange> Pair<'_, X> {
         let server = &mut *self.server;
         if server.own_error.is_some() {
             drop_reserved(self.id, self.client, server, io);
-            return Ahead::Refused;
+            return Ahead::Refused(server.phase.take_request().unwrap_or_default());
         }
         let (there, session) = (&mut server.vars, server.session.get_mut());
         if let Some(ahead) = session.and_then(|own| own.ahead.as_mut()) {

@@ -25,6 +25,7 @@ use wire::sqlstate::INVALID_PARAMETER_VALUE;
 use crate::admission::pool::Gate;
 use crate::ids::Waiter;
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::Ending;
 use crate::lifecycle::pair::{self, Pair};
 use crate::lifecycle::prepare::{Answered, Prepared};
 use crate::operator::remarks::remark;
@@ -85,6 +86,16 @@ pub(crate) enum Denied {
     /// A text for the client and the log.
     Session(String),
     InvalidParameter,
+}
+
+impl Denied {
+    pub(crate) fn ending(&self) -> Ending<'_> {
+        match self {
+            Self::AsAtLogin(error) => error.into(),
+            Self::Session(text) => text.as_str().into(),
+            Self::InvalidParameter => CloseReason::InvalidParameter.into(),
+        }
+    }
 }
 
 impl<X: Exchange> Pair<'_, X> {
@@ -165,12 +176,12 @@ impl<X: Exchange> Pair<'_, X> {
                 self.server.send_own_query(self.on, &sql, self.context, io);
                 Answered::GoesOn(Prepared::NotYet)
             }
-            _ => Answered::Refused,
+            _ => Answered::Refused(self.refused(io)),
         }
     }
 
     /// Deals with a server that refuses the client's values in every order.
-    pub(crate) fn refused(&mut self, io: &mut impl Io<X>) -> Refused {
+    pub(super) fn refused(&mut self, io: &mut impl Io<X>) -> Refused {
         let error = self.server.own_error.take().unwrap_or_default();
         let text = error.message().into_owned();
         let is_open = self.pool.lock(|pool| pool.gate() == Gate::Open);
@@ -202,10 +213,9 @@ impl<X: Exchange> Pair<'_, X> {
             // The refusal may come from another client's settings that could not be undone.
             return Refused::Lost(CloseReason::SettingsNotUndone);
         }
-        match is_good {
+        if is_good {
             // It is freed when the client has left, as after a transaction.
-            true => server.phase.link(),
-            false => server.doomed = Some(CloseReason::InvalidParameter),
+            server.phase.link();
         }
         let message = format!("varcache_apply failed: ERROR: {text}");
         remark(id, client, Weight::Error, &message, io);

@@ -1,11 +1,19 @@
 //! The ways in which a client leaves, and what they mean for its server. `engine/leaving.rs` ends the
 //! client, `engine/losses.rs` the server.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use config::ErrorCodes;
+use wire::error_fields::ErrorFields;
+use wire::sqlstate::{ADMIN_SHUTDOWN, CONNECTION_FAILURE};
+
 use crate::client::Client;
-use crate::ids::{Identity, Micros, ServerId};
+use crate::ids::{ClientId, Identity, Micros, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::operator::transactions::Transactions;
-use crate::own_error::Cause;
+use crate::operator::waits::WaitDetail;
+use crate::own_error::{CONFIG_ERROR, Cause, OwnError, judges_user};
 use crate::phase::Phase;
 use crate::server::{LoginStage, Server, ServerPhase, ServerPurpose, Settling};
 use crate::shell::{Event, Exchange, Io};
@@ -38,7 +46,112 @@ impl<'a> Leaving<'a> {
 }
 
 /// PostgreSQL's words for it.
-pub(crate) const TERMINATED: &str = "terminating connection due to administrator command";
+const TERMINATED: &str = "terminating connection due to administrator command";
+
+/// The end of a client's connection, and what the client is told.
+#[derive(Debug)]
+pub(crate) enum Ending<'a> {
+    /// Nothing.
+    Silent(Leaving<'a>),
+    /// An error of Weir's own, with a DETAIL if the client gets such fields.
+    Refused(OwnError<'a>, Option<&'a WaitDetail>),
+    /// An error of PostgreSQL's.
+    ByServer(&'a ErrorFields),
+    /// PostgreSQL's error for a terminated backend.
+    Terminated,
+}
+
+impl<'a, T: Into<OwnError<'a>>> From<T> for Ending<'a> {
+    fn from(why: T) -> Self {
+        Self::Refused(why.into(), None)
+    }
+}
+
+impl<'a> From<&'a ErrorFields> for Ending<'a> {
+    fn from(error: &'a ErrorFields) -> Self {
+        Self::ByServer(error)
+    }
+}
+
+impl<'a> From<&'a Arc<ErrorFields>> for Ending<'a> {
+    fn from(error: &'a Arc<ErrorFields>) -> Self {
+        Self::ByServer(error)
+    }
+}
+
+impl<'a> From<Leaving<'a>> for Ending<'a> {
+    fn from(leaving: Leaving<'a>) -> Self {
+        Self::Silent(leaving)
+    }
+}
+
+impl Ending<'_> {
+    /// A client whose login asks about its user is not told what PostgreSQL says about another user.
+    pub(crate) fn of(self, client: &Client) -> Self {
+        match self {
+            Self::ByServer(error) if client.asks() && judges_user(error) => CONFIG_ERROR.into(),
+            Self::Silent(_) | Self::Refused(..) | Self::ByServer(_) | Self::Terminated => self,
+        }
+    }
+
+    /// Returns the text of the error.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Silent(leaving) => leaving.reason().into(),
+            Self::Refused(why, _) => why.text.as_ref().into(),
+            Self::ByServer(error) => error.message(),
+            Self::Terminated => TERMINATED.into(),
+        }
+    }
+
+    /// `text`: that of the error.
+    pub(crate) fn leaving<'b>(&'b self, text: &'b str) -> Leaving<'b> {
+        match self {
+            Self::Silent(leaving) => *leaving,
+            Self::Refused(why, _) => Leaving::Refused(why.cause, text),
+            Self::ByServer(_) => Leaving::Refused(Cause::ServerRefusal, text),
+            Self::Terminated => Leaving::Terminated,
+        }
+    }
+
+    /// Returns the error for the client.
+    pub(crate) fn error(&self, codes: ErrorCodes) -> Option<Cow<'_, ErrorFields>> {
+        match self {
+            Self::Silent(_) => None,
+            Self::Refused(why, detail) => {
+                let mut error = why.fields(codes, detail.map(|detail| detail.text.as_str()));
+                if codes == ErrorCodes::Weir && detail.is_some_and(|detail| detail.is_unreachable) {
+                    error.replace(b'C', CONNECTION_FAILURE);
+                }
+                Some(Cow::Owned(error))
+            }
+            Self::ByServer(error) => Some(Cow::Borrowed(error)),
+            // As PostgreSQL terminates a backend.
+            Self::Terminated => {
+                Some(Cow::Owned(ErrorFields::new("FATAL", ADMIN_SHUTDOWN, TERMINATED)))
+            }
+        }
+    }
+}
+
+/// Logs that a client's connection ends.
+pub(crate) fn log_client_closing<X: Exchange>(
+    id: ClientId,
+    client: &Client,
+    leaving: Leaving<'_>,
+    io: &mut impl Io<X>,
+) {
+    if leaving == Leaving::Lost && client.is_probe() {
+        return;
+    }
+    io.event(Event::ClientClosing {
+        client: id,
+        name: client.name(),
+        reason: leaving.reason(),
+        age: io.now().saturating_sub(client.connected_at),
+        error: matches!(leaving, Leaving::Refused(..) | Leaving::Terminated),
+    });
+}
 
 /// The effect of a client that has left on its server.
 #[derive(Clone, Copy, Debug, Default)]

@@ -12,7 +12,7 @@ use config::PoolMode;
 use crate::client::{Client, StatementNames};
 use crate::ids::Micros;
 use crate::lifecycle::ahead::may_go_ahead;
-use crate::lifecycle::apply::Applied;
+use crate::lifecycle::apply::{Applied, Refused};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::pair::Pair;
 use crate::lifecycle::reserved::drop_reserved;
@@ -31,11 +31,11 @@ pub(crate) enum Prepared {
 }
 
 /// The effect of the server's reply on a preparation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Answered {
     GoesOn(Prepared),
-    /// The server refuses the client's values.
-    Refused,
+    /// The server refuses the client's values in every order.
+    Refused(Refused),
     /// The server cannot serve the client.
     Lost(CloseReason<'static>),
 }
@@ -127,7 +127,7 @@ impl<X: Exchange> Pair<'_, X> {
                 let is_again = matches!(step, Preparation::Reapply);
                 match drop_reserved(self.id, client, server, io) {
                     true => self.prepare(io),
-                    false if is_again => return Answered::Refused,
+                    false if is_again => return Answered::Refused(self.refused(io)),
                     false => return self.apply_otherwise(io),
                 }
             }

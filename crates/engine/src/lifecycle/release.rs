@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::{Departure, TakenBack};
 use crate::server::{Server, ServerPhase, Settling};
 use crate::session::carried::Carried;
 use crate::session::holding::end_hold;
@@ -31,12 +32,27 @@ pub(crate) struct Released<'a, X> {
     pub(crate) last: Option<&'a mut Client>,
 }
 
+/// The point that a server without a client has reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cleaning {
+    /// It has just lost its client, or a cancel request that it waited for is over.
+    Begins,
+    /// Its client has left.
+    Left(Departure),
+    /// It has answered one of Weir's own queries, or what it had sent before is read.
+    GoesOn,
+}
+
 /// The state of a server without a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
     Close(CloseReason<'static>),
     /// One of Weir's own queries, or a cancel request, must be over first.
     NotYet,
+    /// It has to reply to something first, which is cancelled.
+    Cancels,
+    /// It was to be opened for its client, and is not logged in.
+    NotOpened,
     /// It is ready for the pool's lobby.
     Enlisted,
     /// Others may have it.
@@ -50,8 +66,30 @@ fn resets_all(query: &str) -> bool {
 }
 
 impl<X: Exchange> Released<'_, X> {
-    /// The server has just lost its client. `flushed`: all bytes for it were written.
-    pub(crate) fn free(&mut self, flushed: bool, io: &mut impl Io<X>) -> Freed {
+    /// Decides what happens to the server: close it, clean it, hold it back or pass it on.
+    #[inline]
+    pub(crate) fn go_on(&mut self, cleaning: Cleaning, io: &mut impl Io<X>) -> Freed {
+        match cleaning {
+            Cleaning::Begins => self.free(io),
+            Cleaning::Left(left) => match self.server.take_back(self.on, left, io) {
+                TakenBack::Waits => Freed::NotYet,
+                TakenBack::Cancels => Freed::Cancels,
+                TakenBack::Free => self.free(io),
+                TakenBack::Unused => Freed::NotOpened,
+                TakenBack::NotReady => Freed::Close(CloseReason::NotReady),
+            },
+            Cleaning::GoesOn if self.server.is_clean() => self.settled(io),
+            Cleaning::GoesOn => {
+                // A query has failed, or has left a transaction open.
+                self.report_failed(io);
+                Freed::Close(CloseReason::GotDirty)
+            }
+        }
+    }
+
+    /// The server has just lost its client.
+    fn free(&mut self, io: &mut impl Io<X>) -> Freed {
+        let flushed = io.server_flushed(self.on);
         let server = &mut *self.server;
         server.phase.settle(Settling::Fresh);
         if let Some(reason) = server.doomed {
@@ -104,7 +142,7 @@ impl<X: Exchange> Released<'_, X> {
 
     /// Logs why one of Weir's own queries after the last client has failed.
     #[cold]
-    pub(crate) fn report_failed(&mut self, io: &mut impl Io<X>) {
+    fn report_failed(&mut self, io: &mut impl Io<X>) {
         if let ServerPhase::Settling(step) = &*self.server.phase
             && let Some(query) = step.own_query()
         {
@@ -114,7 +152,7 @@ impl<X: Exchange> Released<'_, X> {
     }
 
     /// None of Weir's own queries is under way any more.
-    pub(crate) fn settled(&mut self, io: &mut impl Io<X>) -> Freed {
+    fn settled(&mut self, io: &mut impl Io<X>) -> Freed {
         let now = io.now();
         debug_assert!(self.server.client.is_none() && self.server.is_clean());
         if self.server.own_error.is_some() {

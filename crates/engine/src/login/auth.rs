@@ -268,13 +268,6 @@ impl Login {
         self.peer.same_user && self.requested.user == "pgbouncer" && !self.asked
     }
 
-    /// Takes the password that a login to PostgreSQL is to prove, and the pool for it.
-    pub(crate) fn take_proof(&mut self) -> Option<(PoolId, Vec<u8>)> {
-        let LoginStep::Proving(proving) = &mut self.step else { return None };
-        proving.waiter = None;
-        Some((proving.pool, std::mem::take(&mut proving.password)))
-    }
-
     /// Begins to wait until a server proves this password.
     pub(crate) fn begin_proof(&mut self, pool: PoolId, password: &[u8]) {
         let proving = Proving { pool, password: password.to_vec(), waiter: None };

@@ -3,7 +3,7 @@
 //! clients that have queries. `engine/login.rs` carries out the steps.
 //!
 //! ```text
-//!  asked ── request ──┬─ granted ──► ask_on ─► (restore settings …) ─► question … ─► answered
+//!  asked ── request ──┬─ granted ──► ask ─►    (restore settings …) ─► question … ─► answered
 //!                     │               ▲                                                 │
 //!                     └─ queued … ────┘             challenge of the client ◄───────────┘
 //! ```
@@ -17,6 +17,7 @@ use config::{AuthType, needs_no_search_path};
 use wire::frontend;
 
 use crate::ids::{Identity, Micros};
+use crate::lifecycle::pair::{self, Pair};
 use crate::login::auth::{Login, LoginStep};
 use crate::login::auth_answer::{AuthAnswer, Found};
 use crate::login::console::is_console;
@@ -89,7 +90,7 @@ impl<X: Exchange> Door<'_, X> {
 
 impl Login {
     /// Returns the messages that ask PostgreSQL about its user, and the replies to them.
-    pub(crate) fn question(&self) -> Option<(Vec<u8>, Vec<Expect>)> {
+    fn question(&self) -> Option<(Vec<u8>, Vec<Expect>)> {
         let LoginStep::Asking(asking) = &self.step else { return None };
         let mut out = Vec::new();
         let mut steps = Vec::new();
@@ -115,16 +116,51 @@ impl Login {
     }
 }
 
+impl<X: Exchange> Pair<'_, X> {
+    /// Links the server to the client, and asks about the client's user. Settings that another client
+    /// has left on it are undone first.
+    pub(crate) fn ask_about_user(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
+        let LoginStep::Asking(asking) = &mut self.client.login_mut().step else { return };
+        let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
+        pair::link(self.id, self.client, self.on, self.server);
+        self.pool.view.assigned(now.saturating_sub(since));
+        match self.server.way_to_login_values(&self.context.names) {
+            Some(sql) => {
+                self.server.phase.prepare(Preparation::Restore);
+                self.server.send_own_query(self.on, &sql, self.context, io);
+            }
+            None => self.send_question(io),
+        }
+    }
+
+    /// Continues after the server was asked to undo the settings.
+    pub(crate) fn restored(&mut self, io: &mut impl Io<X>) -> Result<(), String> {
+        if self.server.own_error.take().is_some() {
+            return Err("invalid server parameter".into());
+        }
+        self.server.has_login_values();
+        self.send_question(io);
+        Ok(())
+    }
+
+    fn send_question(&mut self, io: &mut impl Io<X>) {
+        let Some((out, steps)) = self.client.login_mut().question() else { return };
+        self.server.begin_question(io.now());
+        self.server.ask(self.on, &steps, 0, &out, self.context, io);
+    }
+}
+
 impl Server {
     /// Returns the statements that undo what a client has set, before the server is asked.
-    pub(crate) fn way_to_login_values(&self, names: &TrackedNames) -> Option<Vec<u8>> {
+    fn way_to_login_values(&self, names: &TrackedNames) -> Option<Vec<u8>> {
         let at_login = &self.welcome.vars;
         let present = Present { vars: &self.vars, at_login, defaults: &[], given: Slots::ALL };
         at_login.difference(&present, names, Order::WhoFirst)
     }
 
     /// The server has undone the settings.
-    pub(crate) fn has_login_values(&mut self) {
+    fn has_login_values(&mut self) {
         self.drop_foreign_settings();
         let carried = self.welcome.vars.carried.clone();
         if !carried.is_empty() {
@@ -133,7 +169,7 @@ impl Server {
     }
 
     /// Begins to ask about a user.
-    pub(crate) fn begin_question(&mut self, now: Micros) {
+    fn begin_question(&mut self, now: Micros) {
         self.phase.prepare(Preparation::Ask(Some(Box::default())));
         self.own_error = None;
         self.times.asked_at = now;

@@ -20,7 +20,10 @@
 use wire::error_fields::ErrorFields;
 
 use crate::admission::one_pool::OnePool;
+use crate::ids::{ClientId, PoolId};
+use crate::login::auth::{Login, LoginStep};
 use crate::own_error::judges_user;
+use crate::server::ServerPurpose;
 use crate::shell::Exchange;
 
 /// The parameter that a server reports to a superuser.
@@ -49,5 +52,16 @@ impl<X: Exchange> OnePool<'_, X> {
             return false;
         }
         true
+    }
+}
+
+impl Login {
+    /// Takes the password of this client that a login to PostgreSQL is to prove. Returns the pool for
+    /// that login, and its purpose.
+    pub(crate) fn take_proof(&mut self, client: ClientId) -> Option<(PoolId, ServerPurpose)> {
+        let LoginStep::Proving(proving) = &mut self.step else { return None };
+        proving.waiter = None;
+        let password = std::mem::take(&mut proving.password);
+        Some((proving.pool, ServerPurpose::Proof { client, password }))
     }
 }

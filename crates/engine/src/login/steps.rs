@@ -23,7 +23,7 @@ use crate::login::decoy::Decoy;
 use crate::login::door::{Door, PASSWORD_FAILED, Step};
 use crate::own_error::{Cause, OwnError};
 use crate::settings::PoolSettings;
-use crate::shell::{Event, Exchange, Io, TlsStart, Weight};
+use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart, Weight};
 
 /// Maximal length of a password or SASL message (PostgreSQL's `PG_MAX_AUTH_TOKEN_LENGTH`).
 const PASSWORD_LEN_MAX: usize = 65_535;
@@ -358,4 +358,32 @@ pub(crate) fn may_enter<X: Exchange>(
         return Err(no_keys());
     }
     Ok(())
+}
+
+impl Client {
+    /// Hands the client over to the console.
+    pub(crate) fn enter_console<X: Exchange>(
+        mut self,
+        id: ClientId,
+        admin: bool,
+        io: &mut impl Io<X>,
+    ) {
+        let Some(login) = self.phase.login_mut() else { return };
+        let unread = std::mem::take(&mut login.buffer);
+        let mut key = [0; 8];
+        io.random(&mut key);
+        let [p0, p1, p2, p3, secret @ ..] = key;
+        let login = ConsoleLogin {
+            process_id: u32::from_be_bytes([p0, p1, p2, p3]) & 0x7fff_ffff,
+            secret,
+            database: login.requested.database.clone(),
+            user: self.identity.user.clone(),
+            counted: self.counted.then(|| self.identity.clone()),
+            admin,
+            serial: self.serial,
+            unread,
+            connected_at: io.now(),
+        };
+        io.hand_to_console(id, login);
+    }
 }

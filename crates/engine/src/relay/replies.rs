@@ -8,6 +8,7 @@ use wire::error_fields::ErrorFields;
 use wire::messages::{CommandComplete, NotificationResponse, ParameterStatus};
 use wire::{HEADER_LEN, Header, backend};
 
+use crate::admission::one_pool::OnePool;
 use crate::client::Client;
 use crate::ids::Micros;
 use crate::lifecycle::close_reason::CloseReason;
@@ -21,6 +22,7 @@ use crate::relay::stream::Splice;
 use crate::relay::undo::undo;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::settings::PoolSettings;
+use crate::shell::{Exchange, Io};
 use crate::vars::{Slots, TrackedNames};
 
 mod answered;
@@ -75,6 +77,23 @@ impl News {
     #[inline(always)]
     pub(crate) fn concerns_pool(&self) -> bool {
         self.bad_report || self.promoted || !self.defaults.is_empty()
+    }
+
+    /// Applies what concerns the pool of the server.
+    #[cold]
+    pub(crate) fn tell_pool<X: Exchange>(
+        self,
+        pool: &mut OnePool<'_, X>,
+        server: &mut Server,
+        names: &TrackedNames,
+        io: &mut impl Io<X>,
+    ) {
+        if self.bad_report {
+            pool.view.note_bad_report(io);
+        }
+        if self.promoted || !self.defaults.is_empty() {
+            pool.defaults_changed(server, self.defaults, self.promoted, names);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::cancel::signaling::Call;
 use crate::client::{Client, Extended, StatementNames};
 use crate::context::Context;
 use crate::ids::{ClientId, Micros, ServerId};
+use crate::operator::remarks::remark;
 use crate::operator::stats::Stats;
 use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
@@ -22,7 +23,7 @@ use crate::routing::Place;
 use crate::server::Server;
 use crate::session::verdict::doubt_changed_values;
 use crate::settings::PoolSettings;
-use crate::shell::{Exchange, Io};
+use crate::shell::{Exchange, Io, Weight};
 use crate::vars::TrackedNames;
 use crate::watch::{Sent as Watchable, Watch};
 
@@ -42,7 +43,7 @@ mod texts;
 mod turns;
 
 pub(crate) use input::Input;
-pub(crate) use restoring::{Due, Followed, Preface, Restoring};
+pub(crate) use restoring::{Due, Followed, Preface};
 
 use keeping::Keeping;
 use texts::Texts;
@@ -87,6 +88,22 @@ pub(crate) struct Violation {
     pub(crate) why: String,
     /// An additional text for the log.
     pub(crate) error: Option<String>,
+}
+
+impl Violation {
+    /// Writes the text for the log. Returns the error text for the client.
+    #[cold]
+    pub(crate) fn log<X: Exchange>(
+        self,
+        id: ClientId,
+        client: &Client,
+        io: &mut impl Io<X>,
+    ) -> String {
+        if let Some(message) = self.error {
+            remark(id, client, Weight::Error, &message, io);
+        }
+        self.why
+    }
 }
 
 impl From<String> for Violation {

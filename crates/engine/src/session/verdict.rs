@@ -31,7 +31,7 @@ use crate::lifecycle::pair::Pair;
 use crate::notify::listen::{must_ask_for_channels, portable_channels};
 use crate::relay::ledger::Expect;
 use crate::routing::Place;
-use crate::server::{Preparation, Server};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::new_values::{Ended, NewValues};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{Left, Probe, Topics};
@@ -47,32 +47,26 @@ use crate::vars::{Slots, TrackedNames, Vars};
 
 pub(crate) const FORGET: &[u8] = b"DISCARD ALL";
 
-/// The state of the decision after the end of a transaction.
+/// The decision about a session after the end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
-    /// The session contains what it contained before: the client gives the server back.
-    Unchanged,
+    /// Nothing keeps the client on the server.
+    Released,
     /// The client keeps the server, and has not changed anything since it was decided so.
     Kept,
     /// The client is held back until a question or a cancel request is over.
     Asked,
-    /// The server's report has the answer already.
-    Told,
-}
-
-/// The decision about the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// Nothing keeps the client on the server.
-    Released,
     /// The client keeps the server. `is_known`: its values are known.
     Pinned { is_known: bool },
 }
 
 impl<X: Exchange> Pair<'_, X> {
     /// Decides what follows when the client's transaction is over and this or an earlier one has
-    /// left traces on the server.
+    /// left traces on the server, and when the probe is answered.
     pub(crate) fn judge(&mut self, io: &mut impl Io<X>) -> Judged {
+        if matches!(*self.server.phase, ServerPhase::Preparing(Preparation::Probe(_))) {
+            return self.probed(io);
+        }
         let now = io.now();
         let Self { id, on, .. } = *self;
         let (client, server) = (&mut *self.client, &mut *self.server);
@@ -86,7 +80,7 @@ impl<X: Exchange> Pair<'_, X> {
             (session.traces, session.resets) = (Traces::default(), Resets::default());
             if !server.has_traces() {
                 server.session.own().forget_values();
-                return Judged::Unchanged;
+                return Judged::Released;
             }
         }
         if server.session.traces.is_empty() {
@@ -105,7 +99,7 @@ impl<X: Exchange> Pair<'_, X> {
         let asks = server.session.state_report.is_none();
         if !asks && !hears && server.session.lent.is_empty() {
             server.phase.ask(Preparation::Probe(None));
-            return Judged::Told;
+            return self.probed(io);
         }
         // A report does not list lent statements.
         let topics = Topics {
@@ -145,8 +139,21 @@ impl<X: Exchange> Pair<'_, X> {
         self.server.ask(self.on, &expected, 0, &messages, self.context, io);
     }
 
+    /// The probe is answered, or a report has made it unnecessary.
+    fn probed(&mut self, io: &mut impl Io<X>) -> Judged {
+        let left = self.take_left();
+        if let Some(left) = &left {
+            let defaults = self.explain_changes(left, io);
+            if !defaults.is_empty() {
+                let names = &self.context.names;
+                self.pool.defaults_changed(self.server, defaults, false, names);
+            }
+        }
+        self.decide(left, io)
+    }
+
     /// Takes what the probe and the server's report tell of the session; `None` if they do not.
-    pub(crate) fn take_left(&mut self) -> Option<Left> {
+    fn take_left(&mut self) -> Option<Left> {
         let server = &mut *self.server;
         let error = server.own_error.take();
         let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
@@ -168,7 +175,7 @@ impl<X: Exchange> Pair<'_, X> {
     }
 
     /// Decides, now that the probe is answered or a report has made it unnecessary.
-    pub(crate) fn decide(&mut self, left: Option<Left>, io: &mut impl Io<X>) -> Decision {
+    fn decide(&mut self, left: Option<Left>, io: &mut impl Io<X>) -> Judged {
         let is_known = left.is_some();
         let unseen = take_events(self.client.serial, self.server, self.pool.view, is_known);
         let (traces, named) = take_traces(self.server, is_known);
@@ -211,19 +218,19 @@ impl<X: Exchange> Pair<'_, X> {
                 // The session is discarded.
                 self.server.doubt_settings();
             }
-            return Decision::Released;
+            return Judged::Released;
         }
         if may_hide {
             self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
         pin(self.server, self.pool.view, pins, traces.knows_text, io);
-        Decision::Pinned { is_known }
+        Judged::Pinned { is_known }
     }
 
     /// Tracked parameters have changed. If the session has set them, they are the client's. Otherwise
     /// the server's default has changed, and a client with a value of its own keeps that value.
     /// Returns the parameters whose defaults have changed.
-    pub(crate) fn explain_changes(&mut self, left: &Left, io: &mut impl Io<X>) -> Slots {
+    fn explain_changes(&mut self, left: &Left, io: &mut impl Io<X>) -> Slots {
         let (client, server) = (&mut *self.client, &*self.server);
         let mut defaults = Slots::default();
         let Some(report) = &server.session.state_report else { return defaults };

@@ -258,7 +258,7 @@ impl Rig {
             }
         });
         for (worker, engine) in world.engines.iter_mut().enumerate() {
-            engine.set_config(world.config.clone());
+            engine.notes().set_config(world.config.clone());
             engine.review(&mut world.net.io(worker));
         }
         world.pump();
@@ -302,7 +302,8 @@ impl Rig {
 
     /// Another process has taken over.
     pub(crate) fn note_successor(&self) {
-        self.0.borrow_mut().engines.iter_mut().for_each(engine::Engine::note_successor);
+        let engines = &mut self.0.borrow_mut().engines;
+        engines.iter_mut().for_each(|engine| engine.notes().note_successor());
     }
 
     /// Calls `f` with the pool that was made first.

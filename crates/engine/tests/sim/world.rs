@@ -299,8 +299,10 @@ impl World {
         let worker = self.net.clients[at].worker;
         let now = self.net.now;
         let (engine, _) = self.engine(worker);
-        let slot =
-            engine.accept(Peer { loopback: true, ..Peer::default() }, now).expect("a free slot");
+        let slot = engine
+            .notes()
+            .accept(Peer { loopback: true, ..Peer::default() }, now)
+            .expect("a free slot");
         self.net.clients[at].slot = Some(slot);
         if self.net.client_slots[worker].insert(slot.0, at).is_some() {
             self.net.complaints.push(format!("{slot:?} was not free"));

@@ -36,10 +36,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "cancels",
         changes: &[change(
             "engine/cancels.rs",
-            "Requested::Unanswered(id, why) => self.drop_client(id, Leaving::Unanswered(why), io),",
-            r#"Requested::Unanswered(id, why) => {
+            "Requested::Unanswered(id, why) => «self.disconnect(id, Leaving::Unanswered(why), io)»",
+            r#"{
                 io.send_client(id, b"Z\0\0\0\x05I");
-                self.drop_client(id, Leaving::Unanswered(why), io);
+                self.disconnect(id, Leaving::Unanswered(why), io)
             }"#,
         )],
     },
@@ -174,7 +174,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "keys",
         changes: &[change(
             "engine/work.rs",
-            "if «self.servers.is_free(server, serial)» { self.take_back(server, left, io);",
+            "if «self.servers.is_free(server, serial)» { self.release(server, Cleaning::Left(left), io);",
             "true",
         )],
     },

@@ -87,8 +87,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "principals::a_server_lost_while_asked_costs_no_login",
         changes: &[change(
-            "engine/login.rs",
-            "self.close_server(on, reason, io); self.work.extend(«newcomer.map(Work::Checked)»);",
+            "engine/losses.rs",
+            "self.close_server(id, reason, io); self.work.extend(«newcomer.map(Work::Checked)»);",
             "newcomer.map(Work::Checked).filter(|_| false)",
         )],
     },

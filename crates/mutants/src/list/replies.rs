@@ -207,7 +207,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "waits",
         changes: &[change(
             "engine/relay.rs",
-            "self.move_request(id, on, «&input.all()[from..]», CloseReason::Lost, io)",
+            "let request = «&input.all()[from..]»;",
             "&input.all()[ran.used..]",
         )],
     },

@@ -330,7 +330,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir",
         noticed_by: "reads::patience_begins_in_the_queue",
         changes: &[change(
-            "engine/sweeps.rs",
+            "engine/rerouting.rs",
             "&& «pool.has_waited(worker, ticket, FULL_PATIENCE, now)»",
             "true",
         )],

@@ -56,7 +56,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "if «server.cancel.is_some()» { await_cancel(id, client, server, now)",
             "{
                     server.session.own().traces = Traces::default();
-                    return Judged::Unchanged;
+                    return Judged::Released;
                 }",
         )],
     },

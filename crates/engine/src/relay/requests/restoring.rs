@@ -5,10 +5,13 @@
 use wire::frontend;
 
 use super::{Input, Ran, Requests, Stop, Violation};
+use crate::cancel::signaling::Call;
 use crate::client::Client;
 use crate::context::Context;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::lifecycle::ahead::{await_settings, is_whole_request};
+use crate::lifecycle::pair::Pair;
+use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::{Preparation, Server};
 use crate::shell::{Exchange, Io};
@@ -159,22 +162,52 @@ impl Preface {
     }
 }
 
-/// The result of an input with settings before it.
+/// The result of an input.
 pub(crate) enum Followed {
     /// The settings and the request were sent. The client is held back until the settings are
     /// accepted.
     Sent,
     /// The settings must be restored by this SQL before the request, whose rest is held.
     First(Vec<u8>),
-    /// The client needs no server yet.
+    /// The client needs no server yet, unless it has sent something.
     Unused,
+    /// See [`Stop::Outdated`].
+    Outdated(Used),
+    /// See [`Stop::Signal`].
+    Signal(Call),
     Terminate,
     Violation(Violation),
 }
 
+impl Ran {
+    /// Continues after an input without settings before it.
+    #[inline(always)]
+    pub(crate) fn follow(self, client: &mut Client, input: Input<'_>) -> Followed {
+        let followed = match self.stop {
+            Stop::Incomplete => Followed::Unused,
+            Stop::Outdated(of) => Followed::Outdated(of),
+            Stop::Signal(call) => Followed::Signal(call),
+            Stop::Terminate => return Followed::Terminate,
+            Stop::Violation(violation) => return Followed::Violation(violation),
+        };
+        input.hold_rest(client, self.used);
+        followed
+    }
+}
+
+impl<X: Exchange> Pair<'_, X> {
+    /// Restores the client's settings, and holds the request.
+    #[inline(never)]
+    pub(crate) fn restore_first(&mut self, sql: &[u8], input: Input<'_>, io: &mut impl Io<X>) {
+        self.pool.view.stats.received += input.bytes.len() as u64;
+        input.hold_rest(self.client, 0);
+        self.apply_first(sql, io);
+    }
+}
+
 impl Restoring {
     /// Continues after the input.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn follow(
         self,
         id: ClientId,

@@ -69,7 +69,7 @@ impl World {
 
     /// Opens a new connection and returns its number.
     pub(crate) fn connect(&mut self, worker: usize, peer: Peer) -> usize {
-        let id = self.engines[worker].accept(peer, self.net.now);
+        let id = self.engines[worker].notes().accept(peer, self.net.now);
         self.net.clients.push(ClientEnd { worker, id, ..ClientEnd::default() });
         self.net.clients.len() - 1
     }

@@ -267,7 +267,7 @@ impl World {
         let (engine, mut io) = self.engine(worker);
         match order {
             Order::Config(config) => {
-                engine.set_config(config);
+                engine.notes().set_config(config);
                 engine.review(&mut io);
             }
             Order::Review => engine.review(&mut io),

@@ -139,7 +139,7 @@ impl Worker {
         let now = self.sockets.now;
         let seat = self.shared.login_seat(&peer);
         let origin = peer.to_auth(None, seat);
-        let Some(client) = self.engine.accept(origin, now) else {
+        let Some(client) = self.engine.notes().accept(origin, now) else {
             self.shared.gauge(self.id).load.leave(false);
             return;
         };
@@ -157,7 +157,7 @@ impl Worker {
     ) {
         let SecuredClient { fd, tls, secured, said, seat } = client;
         let origin = peer.to_auth(Some(secured), seat);
-        let Some(client) = self.engine.accept(origin, connected_at) else {
+        let Some(client) = self.engine.notes().accept(origin, connected_at) else {
             self.shared.gauge(self.id).load.leave(true);
             return;
         };

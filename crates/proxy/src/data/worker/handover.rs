@@ -33,7 +33,7 @@ impl Worker {
     /// Lets another process serve all clients that come to rest.
     pub(super) fn leave(&mut self) {
         self.hold = Hold::Leaving;
-        self.engine.note_successor();
+        self.engine.notes().note_successor();
     }
 
     /// Tells which clients another process could take over, now or later.

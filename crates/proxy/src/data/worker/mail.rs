@@ -67,7 +67,7 @@ impl Worker {
             ShellMail::Barrier(_done) => {}
             ShellMail::Config(config) => {
                 self.sockets.set_config(config.clone());
-                self.engine.set_config(config);
+                self.engine.notes().set_config(config);
                 self.engine.review(&mut self.sockets);
             }
             ShellMail::Drain(how) => {

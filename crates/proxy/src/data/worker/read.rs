@@ -267,7 +267,7 @@ impl Worker {
                 if !sockets.needs_no_tls(server, ticket) =>
             {
                 if sockets.is_connecting(server, ticket) {
-                    engine.server_reached(server);
+                    engine.notes().server_reached(server);
                 }
             }
             Outcome::ServerConnected { server, ticket }
