@@ -88,7 +88,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "principals::a_server_lost_while_asked_costs_no_login",
         changes: &[change(
             "engine/losses.rs",
-            "self.close_server(id, reason, io); self.work.extend(«newcomer.map(Work::Checked)»);",
+            "self.work.extend(«newcomer.map(Work::Checked)»);",
             "newcomer.map(Work::Checked).filter(|_| false)",
         )],
     },

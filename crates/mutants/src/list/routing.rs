@@ -271,7 +271,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A read waits for the next primary, although a standby may run it meanwhile",
         seen_in: "Weir",
         noticed_by: "orphaned::a_waiting_read_runs_on_a_standby",
-        changes: &[change("engine/orders.rs", "«self.rerouting().ask_standbys(id);»", "")],
+        changes: &[change("engine/orders.rs", "«self.paths().ask_standbys(id);»", "")],
     },
     Mutant {
         name: "CountsSessionsThatLeft",
