@@ -191,8 +191,8 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "copy",
         changes: &[change(
             "claim.rs",
-            "was_standby || «before.is_some_and(is_restarted_copy)»",
-            "before.is_some_and(is_restarted_copy) && false",
+            "was_standby || restarted.as_ref().is_some_and(|own| «own.is_copy»)",
+            "own.is_copy && false",
         )],
     },
     Mutant {
@@ -209,7 +209,11 @@ static MUTANTS: &[Mutant] = &[
         name: "TakesASecondPromotion",
         wrong: "A standby promoted to the timeline of the lost primary is taken for that primary",
         noticed_by: "second",
-        changes: &[change("claim.rs", "is_copy: «was_standby» || before", "was_standby && false")],
+        changes: &[change(
+            "claim.rs",
+            "is_copy: «was_standby» || restarted",
+            "was_standby && false",
+        )],
     },
     Mutant {
         name: "TakesACopyBesideASilentPrimary",

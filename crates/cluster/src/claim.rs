@@ -12,15 +12,23 @@
 //!   second time, and is not the primary of the first.
 //!
 //! A copy that is restarted is still a copy: a server with more WAL at the same node is taken for it.
+//! Servers that run at the same time are noted before one of them is the primary
+//! ([`Claim::beside`]), because the copy may be restarted before Weir has chosen.
+
+use std::collections::BTreeSet;
 
 use crate::Micros;
 use crate::fact::{Lsn, Role, Sample};
 
 /// A server that accepts writes, since it was first seen as one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// See [`Sample::started`].
     pub(crate) started: u64,
+    /// Its first known start. A restart with more WAL keeps it.
+    origin: u64,
+    /// The origins of the servers that ran at the same time.
+    beside: BTreeSet<u64>,
     timeline: u32,
     /// The end of its WAL when it was first seen, and now.
     first: Lsn,
@@ -28,7 +36,8 @@ pub(crate) struct Claim {
     /// When the question for its first answer was sent, and when the answer had arrived.
     first_asked_at: Micros,
     pub(crate) since: Micros,
-    /// When the question for its last answer was sent, and when the answer had arrived.
+    /// When the question for its last answer was sent, and when the answer had arrived. The server
+    /// has certainly run from `since` to `asked_at`.
     asked_at: Micros,
     seen_at: Micros,
     /// It is certainly not the primary: see [`Claim::compare`], or it was promoted.
@@ -57,14 +66,15 @@ impl Claim {
         if sample.role != Role::Primary {
             return None;
         }
-        let before = before.filter(|own| own.timeline == sample.timeline);
-        if let Some(own) = before.filter(|own| own.started == sample.started) {
+        let mut before = before.filter(|own| own.timeline == sample.timeline);
+        if let Some(own) = before.take_if(|own| own.started == sample.started) {
             let seen_at = if own.asked_at == asked_at { own.seen_at } else { now };
             return Some(Self { wal: sample.wal, asked_at, seen_at, ..own });
         }
-        let is_restarted_copy = |own: Self| own.is_copy && own.wal <= sample.wal;
+        let restarted = before.filter(|own| own.wal <= sample.wal);
         Some(Self {
             started: sample.started,
+            origin: restarted.as_ref().map_or(sample.started, |own| own.origin),
             timeline: sample.timeline,
             first: sample.wal,
             wal: sample.wal,
@@ -72,7 +82,8 @@ impl Claim {
             since: now,
             asked_at,
             seen_at: now,
-            is_copy: was_standby || before.is_some_and(is_restarted_copy),
+            is_copy: was_standby || restarted.as_ref().is_some_and(|own| own.is_copy),
+            beside: restarted.map(|own| own.beside).unwrap_or_default(),
         })
     }
 
@@ -80,7 +91,17 @@ impl Claim {
     pub(crate) fn unite(&mut self, other: &Self) {
         if (self.started, self.timeline) == (other.started, other.timeline) {
             self.first = self.first.min(other.first);
+            self.origin = self.origin.min(other.origin);
+            self.beside.extend(&other.beside);
             self.is_copy |= other.is_copy;
+        }
+    }
+
+    /// Notes the other server if both have run at one time.
+    pub(crate) fn meet(&mut self, other: &Self) {
+        let is_another = self.started != other.started && self.timeline == other.timeline;
+        if is_another && self.since <= other.asked_at && other.since <= self.asked_at {
+            self.beside.insert(other.origin);
         }
     }
 
@@ -89,15 +110,11 @@ impl Claim {
         self.is_copy = false;
     }
 
-    /// Compares it with the last primary, which is another server if it has run before and after an
-    /// answer of this one, or if it had more WAL before that answer, or less behind it. `primary`: its
-    /// claim, if it is at a node. `written`: the end of its WAL. `since`: when its first answer had arrived.
+    /// Compares it with the last primary, which is another server if both have run at one time, or if
+    /// it had more WAL before an answer of this one, or less behind it. `primary`: its claim, if it is
+    /// at a node. `written`: the end of its WAL. `since`: when its first answer had arrived.
     pub(crate) fn compare(&mut self, primary: Option<&Self>, written: Lsn, since: Micros) {
-        let is_beside = |primary: &Self| {
-            // The nodes may always be asked at the same time, so its first answer counts, too.
-            primary.since <= self.asked_at && self.seen_at <= primary.asked_at
-                || primary.since <= self.first_asked_at && self.since <= primary.asked_at
-        };
+        let is_beside = |primary: &Self| self.beside.contains(&primary.origin);
         // The answer to an earlier question may be that of the primary itself before it was restarted.
         let is_behind = since <= self.asked_at && self.is_behind(written);
         // The primary was restarted since, and would have all WAL that this one has had.

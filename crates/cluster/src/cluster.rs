@@ -209,7 +209,7 @@ impl Cluster {
             let is_same = |last: &Last| last.started == started && last.timeline == timeline;
             let since = match self.last.filter(is_same) {
                 Some(last) => last.since,
-                None => self.nodes[usize::from(node.0)].claim.map_or(now, |claim| claim.since),
+                None => self.claim(node).map_or(now, |claim| claim.since),
             };
             self.last = Some(Last { node: Some(node), timeline, started, since, has_left: false });
             if let Some(sample) = self.own(&standings[usize::from(node.0)]) {
@@ -411,32 +411,39 @@ impl Cluster {
         for node in &mut self.nodes {
             let Some(sample) = node.sample else { continue };
             let was_standby = standbys.contains(&sample.started);
-            let asked_at = node.sampled_at;
-            node.claim = Claim::followed(node.claim, &sample, was_standby, asked_at, now);
+            let (before, asked_at) = (node.claim.take(), node.sampled_at);
+            node.claim = Claim::followed(before, &sample, was_standby, asked_at, now);
         }
     }
 
     /// Finds the servers that are certainly not the last primary.
     fn compare_claims(&mut self) {
-        self.unite_claims();
+        self.relate_claims();
         let Some(last) = self.last else { return };
         let is_primary = |claim: &Claim| claim.started == last.started;
-        let primary = last.node.and_then(|node| self.nodes[usize::from(node.0)].claim);
+        let primary = last.node.and_then(|node| self.claim(node)).cloned();
         let primary = primary.filter(is_primary);
         for claim in self.nodes.iter_mut().filter_map(|node| node.claim.as_mut()) {
             if !is_primary(claim) {
                 claim.compare(primary.as_ref(), self.written, last.since);
             }
         }
-        self.unite_claims();
+        self.relate_claims();
     }
 
-    /// A server may have several addresses. All that was seen of it counts for each of them.
-    fn unite_claims(&mut self) {
-        let all: Vec<_> = self.nodes.iter().filter_map(|node| node.claim).collect();
+    /// A server may have several addresses. All that was seen of it counts for each of them. Servers
+    /// that run at the same time are different ones.
+    fn relate_claims(&mut self) {
+        let all: Vec<_> = self.nodes.iter().filter_map(|node| node.claim.clone()).collect();
         for claim in self.nodes.iter_mut().filter_map(|node| node.claim.as_mut()) {
             all.iter().for_each(|other| claim.unite(other));
+            all.iter().for_each(|other| claim.meet(other));
         }
+    }
+
+    /// Returns the claim of a node.
+    fn claim(&self, node: NodeId) -> Option<&Claim> {
+        self.nodes[usize::from(node.0)].claim.as_ref()
     }
 
     /// Notes that another server is at the node of the last primary.
@@ -497,7 +504,7 @@ impl Cluster {
 
     /// Returns why this node is not the last primary, at another address or restarted.
     fn flaw(&self, node: NodeId) -> Option<Flaw> {
-        self.nodes[usize::from(node.0)].claim?.flaw(self.written)
+        self.claim(node)?.flaw(self.written)
     }
 
     /// Is the last primary certainly not at its node any more, so that it may be at another one? A

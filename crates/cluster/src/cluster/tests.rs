@@ -431,6 +431,29 @@ fn a_copy_that_was_heard_before_the_primary_was_known_remains_a_copy() {
 }
 
 #[test]
+fn a_copy_that_was_restarted_before_the_primary_was_known_remains_a_copy() {
+    let full = || Fact::Unasked(Obstacle::Full);
+    let own = |wal| at(wal, primary(1));
+    // The primary is not heard again before it is lost, or it is restarted with all that it has.
+    for (last, start) in [(full(), 0), (own(800), 9)] {
+        let mut cluster = cluster(3);
+        let mut told = |now, facts: [Fact; 3], [first, third]: [u64; 2]| {
+            tell_of(&mut cluster, [first, 1, third], facts, now * SECOND);
+            cluster.primary().ok()
+        };
+        assert_eq!(told(1, [own(500), standby(1), own(400)], [0, 7]), None, "there are two");
+        // The copy writes and is restarted, before Weir has chosen one of the two.
+        assert_eq!(told(2, [full(), standby(1), own(600)], [0, 7]), None);
+        assert_eq!(told(3, [full(), standby(1), own(700)], [0, 8]), None);
+        assert_eq!(told(4, [full(), standby(1), Fact::Refused], [0, 8]), None);
+        assert_eq!(told(5, [last, standby(1), Fact::Refused], [start, 8]), Some(NodeId(0)));
+        // The primary is lost.
+        assert_eq!(told(6, [Fact::Refused, standby(1), own(900)], [start, 8]), Some(NodeId(0)));
+        assert_eq!(told(7, [Fact::Refused, standby(1), own(900)], [start, 8]), None);
+    }
+}
+
+#[test]
 fn a_copy_with_two_addresses_is_one_copy() {
     let mut cluster = cluster(3);
     let mut told = |now, facts: [Fact; 3]| {
