@@ -36,7 +36,8 @@ pub(super) struct Role {
     /// It has got the lobby.
     pub(super) is_welcome: bool,
     /// Its messages about clients that it does not have may be for a process that was killed, which
-    /// has dealt with them.
+    /// has dealt with them. An online restart does not hand this over: only the pooler in the server
+    /// has a holder and can follow a killed process, and it cannot be restarted online.
     pub(super) is_inherited: bool,
     pub(super) home: Home,
 }
