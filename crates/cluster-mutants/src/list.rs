@@ -468,7 +468,7 @@ static MUTANTS: &[Mutant] = &[
             ),
             change(
                 "promotion.rs",
-                "let is_asked = «self.step == Step::Judge || cluster.asked_at(self.from) > self.since»;",
+                "let is_stopped = «self.step == Step::Judge || has_refused»;",
                 "true",
             ),
         ],

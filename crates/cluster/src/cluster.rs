@@ -298,6 +298,12 @@ impl Cluster {
         self.nodes[usize::from(node.0)].is_down()
     }
 
+    /// Has the node refused the last connection?
+    #[must_use]
+    pub fn refuses(&self, node: NodeId) -> bool {
+        self.nodes[usize::from(node.0)].refuses()
+    }
+
     /// Returns when the question for the node's last fact was sent, answered or not.
     #[must_use]
     pub fn asked_at(&self, node: NodeId) -> Micros {

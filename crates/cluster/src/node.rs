@@ -229,6 +229,11 @@ impl Node {
         self.condition == Condition::Down(Reason::Refused)
     }
 
+    /// Was its last fact a refusal?
+    pub(crate) fn refuses(&self) -> bool {
+        self.refusals > 0
+    }
+
     /// Does nothing listen at its address? A single refusal may be one of a full queue.
     pub(crate) fn is_empty(&self) -> bool {
         self.refusals >= 2

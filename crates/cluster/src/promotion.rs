@@ -506,10 +506,12 @@ impl Promotion {
         let is_over = now.saturating_sub(self.since) >= ELECTION;
         let nodes = || cluster.nodes().filter(|node| *node != self.from);
         let has_answered = |node: &NodeId| cluster.sampled_at(*node) > self.since;
-        // After a fence, the old primary is asked as well: it may have been started again.
-        let is_asked = self.step == Step::Judge || cluster.asked_at(self.from) > self.since;
+        // After a fence, the old primary is asked as well: it may have been started again. If it is
+        // silent, it may run.
+        let has_refused = cluster.asked_at(self.from) > self.since && cluster.refuses(self.from);
+        let is_stopped = self.step == Step::Judge || has_refused;
         let is_settled = |node| has_answered(&node) || cluster.is_down(node);
-        let is_complete = is_asked && nodes().all(is_settled);
+        let is_complete = is_stopped && nodes().all(is_settled);
         if !is_over && !is_complete {
             return None;
         }

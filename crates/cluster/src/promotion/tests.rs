@@ -219,6 +219,12 @@ fn nobody_is_promoted_beside_an_old_primary_that_starts_again() {
     assert_eq!(rig.next(&mut promotion), Ok(Order::Wait));
     rig.hear([Fact::Unready, lonely(), lonely()]);
     assert_eq!(rig.next(&mut promotion), Err(Err(Failure::Returned)));
+    // An answer may be lost.
+    let (mut rig, mut promotion) = Rig::fenced();
+    rig.hear([Fact::Silent, lonely(), lonely()]);
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Wait));
+    rig.hear([primary(1), lonely(), lonely()]);
+    assert_eq!(rig.next(&mut promotion), Err(Err(Failure::Returned)));
     // If it does not answer, it delays the promotion for a moment only.
     let (mut rig, mut promotion) = Rig::fenced();
     rig.now += ELECTION - SECOND / 50;
