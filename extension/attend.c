@@ -488,7 +488,7 @@ is_wanted(void)
 
     if (command == CONTROL_CLOSED)
         fail("the pooler has closed its control socket");
-    return command != CONTROL_LEAVE && lobby_gate(&lobby) == LOBBY_OPEN;
+    return command != CONTROL_LEAVE;
 }
 
 /* Waits until there is a guest to serve, or this backend is to leave the lobby. */

@@ -118,7 +118,6 @@ lobby_format(void *memory, size_t size, uint32_t backends, uint32_t places)
     header->backends = backends;
     header->places = places;
     header->window = LOBBY_WINDOW;
-    header->gate = LOBBY_OPEN;
     header->lines = backends;
     return true;
 }
@@ -182,14 +181,6 @@ lobby_words(const Lobby *lobby, uint32_t place)
     unsigned char *window = lobby_window(lobby, place);
 
     return window != NULL ? window + LOBBY_STATE : NULL;
-}
-
-LobbyGate
-lobby_gate(const Lobby *lobby)
-{
-    uint32_t gate = load32(&((const LobbyHeader *) lobby->memory)->gate);
-
-    return gate == LOBBY_OPEN ? LOBBY_OPEN : LOBBY_SHUT;
 }
 
 void
@@ -415,7 +406,7 @@ LobbyLinger
 lobby_linger(Lobby *lobby, uint32_t me, uint32_t place, bool holds)
 {
     set_activity(lobby, me, holds ? LOBBY_HOLDING : LOBBY_LINGERING);
-    if ((holds || find_other(lobby, me, LOBBY_SLEEPING) >= 0) && lobby_gate(lobby) == LOBBY_OPEN &&
+    if ((holds || find_other(lobby, me, LOBBY_SLEEPING) >= 0) &&
         (lobby_word(lobby, place) & RECALL) == 0)
         return LINGER_STAY;
     /* If it stayed LINGERING, others would wake it instead of one that does linger. */

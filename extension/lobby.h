@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 9
+#define LOBBY_LAYOUT 10
 #define LOBBY_SIGNAL 0x52696557 /* the value of SIGINT that announces an order */
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
@@ -37,18 +37,12 @@
 #define LOBBY_SILENT_MAX 16 /* the larger one where clients have asked */
 #define LOBBY_SILENT_ASKS_MAX 64
 
-typedef enum LobbyGate {
-    LOBBY_OPEN,
-    LOBBY_SHUT /* backends leave when they have no guest */
-} LobbyGate;
-
 typedef struct LobbyHeader {
     uint64_t magic;
     uint32_t layout;
     uint32_t backends;
     uint32_t places;
     uint32_t window;
-    uint32_t gate;
     uint32_t asks; /* clients of this lobby ask which numbers they have drawn */
     uint32_t lines; /* of backends that have been in use; Weir writes it */
     uint32_t silent; /* holds in a row that ended without a question (hold.c) */
@@ -151,8 +145,6 @@ extern unsigned char *lobby_window(const Lobby *lobby, uint32_t place);
  * ends: a length in four bytes, and the body of an ErrorResponse.
  */
 extern unsigned char *lobby_words(const Lobby *lobby, uint32_t place);
-
-extern LobbyGate lobby_gate(const Lobby *lobby);
 
 /* A client has asked for a number that it drew from a sequence. */
 extern void lobby_note_question(Lobby *lobby);

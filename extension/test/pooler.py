@@ -26,14 +26,14 @@ BACKENDS = 32
 HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
 WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE, GO = 16, 17, 18, 19, 20, 21
 NONE, ENDED, PARTIAL, BAD, STATE, RECALLED, LISTENS = range(7)
-LAYOUT = 9
+LAYOUT = 10
 KEY = "0123456789abcdef" * 2
 # The value of SIGINT that announces an order.
 SIGNAL = 0x52696557
 ARMED = 2
 SERVING, SLEEPING, LINGERING, PINNED_IDLE, HOLDING, LEAVING = 1, 2, 3, 4, 5, 6
 # Offsets in the header: holds without a question, and whether guests that listen leave.
-SILENT, GIVES_UP = 36, 40
+SILENT, GIVES_UP = 32, 36
 # Offsets in a backend's line: orders, the answer to ASK, and counters.
 CANCEL, END, ASK, ANSWER, QUERIES, QUERY_US, TRANSACTION_US = 24, 32, 40, 56, 64, 72, 80
 AT_REST, RUNS, IDLES = 1, 2, 3

@@ -228,7 +228,6 @@ look(Lobby *lobby, uint32_t backend, uint32_t place)
         check_inside(lobby, lobby_words(lobby, place), LOBBY_WORDS);
     }
     check(lobby_state_of(draw_word()) <= LOBBY_OWNED);
-    check(lobby_gate(lobby) <= LOBBY_SHUT);
     lobby_note_held(lobby, place, draw(3));
     (void) lobby_holds(lobby, place, draw(3));
     for (int holds = 0; holds < LOBBY_SILENT_ASKS_MAX; holds++)

@@ -1,7 +1,7 @@
 //! The layout of the file in memory, as `extension/lobby.h` defines it. The test compares the two.
 
 pub(super) const MAGIC: u64 = 0x7962_6f4c_7269_6557;
-pub(super) const LAYOUT: u32 = 9;
+pub(super) const LAYOUT: u32 = 10;
 /// The value of SIGINT that announces an order.
 pub(super) const SIGNAL: u32 = 0x5269_6557;
 pub(super) const PAGE: usize = 4096;
@@ -23,9 +23,8 @@ pub(super) mod header {
     pub(crate) const BACKENDS: usize = 12;
     pub(crate) const PLACES: usize = 16;
     pub(crate) const WINDOW: usize = 20;
-    pub(crate) const GATE: usize = 24;
-    pub(crate) const LINES: usize = 32;
-    pub(crate) const GIVES_UP: usize = 40;
+    pub(crate) const LINES: usize = 28;
+    pub(crate) const GIVES_UP: usize = 36;
 }
 
 /// Offsets in a backend's line.
@@ -164,7 +163,7 @@ int main(void)
     SHOW(LOBBY_BACKENDS_MAX); SHOW(LOBBY_PLACES_MAX);
     SHOW(offsetof(LobbyHeader, magic)); SHOW(offsetof(LobbyHeader, layout));
     SHOW(offsetof(LobbyHeader, backends)); SHOW(offsetof(LobbyHeader, places));
-    SHOW(offsetof(LobbyHeader, window)); SHOW(offsetof(LobbyHeader, gate));
+    SHOW(offsetof(LobbyHeader, window));
     SHOW(offsetof(LobbyHeader, lines)); SHOW(offsetof(LobbyHeader, gives_up));
     SHOW(offsetof(LobbyBackend, process));
     SHOW(offsetof(LobbyBackend, activity)); SHOW(offsetof(LobbyBackend, place));
@@ -202,7 +201,6 @@ int main(void)
             header::BACKENDS,
             header::PLACES,
             header::WINDOW,
-            header::GATE,
             header::LINES,
             header::GIVES_UP,
             backend::PROCESS,

@@ -106,8 +106,6 @@ impl Room {
         store(header::BACKENDS, backends);
         store(header::PLACES, places);
         store(header::WINDOW, layout::WINDOW as u32);
-        // The gate stays open (0): backends are asked to leave one by one.
-        store(header::GATE, 0);
         store(header::LINES, 0);
         Ok(Self { memory, set, numbers, backends, places })
     }
