@@ -61,15 +61,7 @@ depart_may(const Lobby *lobby, const LobbyPlace *at)
 bool
 depart_prepare(const Lobby *lobby, uint32 me, uint32 place)
 {
-    LobbyPlace *at = lobby_place(lobby, place);
-    uint32 used = at->window_len;
-
-    if (used > LOBBY_STATE || channels_len > LOBBY_STATE - used)
-        return false;
-    memcpy(lobby_window(lobby, place) + used, channels, channels_len);
-    at->channels_len = channels_len;
-    __atomic_store_n(&at->leaver, me + 1, __ATOMIC_SEQ_CST);
-    return true;
+    return lobby_prepare_leave(lobby, me, place, channels, channels_len);
 }
 
 /* Returns the guest. False: it is not this backend's. */

@@ -20,12 +20,6 @@
 #define SETTINGS_MAX (60 * 1024)
 #define VALUE_MAX 8192
 
-typedef struct WindowHeader {
-    uint32 settings_len;
-    uint32 names_len;
-    uint32 unnamed_len;
-} WindowHeader;
-
 /* One setting within a text. */
 typedef struct Setting {
     char letter; /* 'd' or 's' */
@@ -312,7 +306,7 @@ guest_is_mixed(void)
 bool
 guest_restore(bool goes_on, const unsigned char *window, uint32 len)
 {
-    WindowHeader header = {0};
+    LobbyWindowHeader header = {0};
 
     if (len > LOBBY_STATE || (len != 0 && len < sizeof(header)))
         return false;
@@ -428,7 +422,7 @@ guest_capture(Numbers *numbers)
 bool
 guest_save(unsigned char *window, uint32 *len)
 {
-    WindowHeader header = {.settings_len = current.len};
+    LobbyWindowHeader header = {.settings_len = current.len};
     const char *names = names_text(&header.names_len);
     const char *unnamed = unnamed_body(&header.unnamed_len);
     unsigned char *at = window + sizeof(header);

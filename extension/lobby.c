@@ -4,14 +4,21 @@
  * The epoll loop is in attend.c, and the contents of the windows are in guest.c and names.c.
  *
  * Every access to a word that others write is one call of load, store or swap. test/model stops at
- * each of them, and at each call of epoll_ctl, and tries what happens if another process goes on
- * there, or if this one is killed there.
+ * each of them, and at each system call, and tries what happens if another process goes on there,
+ * or if this one is killed there.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include "lobby.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #ifdef LOBBY_MODEL
 extern void model_step(void);
@@ -40,6 +47,13 @@ load(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_SEQ_CST);
 }
 
+static void
+store(uint64_t *word, uint64_t value)
+{
+    model_step();
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+}
+
 static bool
 swap(uint64_t *word, uint64_t from, uint64_t to)
 {
@@ -58,6 +72,19 @@ static void
 store32(uint32_t *word, uint32_t value)
 {
     model_step();
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+}
+
+/* These are for words that no other process uses now. */
+static void
+fill(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+}
+
+static void
+fill32(uint32_t *word, uint32_t value)
+{
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
 }
 
@@ -83,9 +110,8 @@ lobby_generation_of(uint64_t word)
     return (uint32_t) (word >> GENERATION_SHIFT);
 }
 
-/* The owner + 1; 0: none. */
-static uint32_t
-owner_of(uint64_t word)
+uint32_t
+lobby_owner_of(uint64_t word)
 {
     return (uint32_t) ((word & OWNER_MASK) >> OWNER_SHIFT);
 }
@@ -118,7 +144,6 @@ lobby_format(void *memory, size_t size, uint32_t backends, uint32_t places)
     header->backends = backends;
     header->places = places;
     header->window = LOBBY_WINDOW;
-    header->lines = backends;
     return true;
 }
 
@@ -146,6 +171,8 @@ lobby_open(Lobby *lobby, void *memory, size_t size, int set, int base, uint32_t 
     lobby->set = set;
     lobby->base = base;
     lobby->held = held;
+    lobby->file = -1;
+    lobby->blank = -1;
     return NULL;
 }
 
@@ -234,6 +261,13 @@ lobby_note_held(Lobby *lobby, uint32_t place, uint32_t generation)
         lobby->held[place] = generation;
 }
 
+/* The number of a place's socket, in every process. */
+static int
+number_of(const Lobby *lobby, uint32_t place)
+{
+    return lobby->base + (int) place;
+}
+
 /* Tells the set to wait for the guest. An event carries the generation and the place. */
 static bool
 set_entry(const Lobby *lobby, int operation, uint32_t place, uint32_t generation)
@@ -241,7 +275,7 @@ set_entry(const Lobby *lobby, int operation, uint32_t place, uint32_t generation
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT};
 
     event.data.u64 = (uint64_t) generation << GENERATION_SHIFT | place;
-    return epoll_ctl(lobby->set, operation, lobby->base + (int) place, &event) == 0;
+    return epoll_ctl(lobby->set, operation, number_of(lobby, place), &event) == 0;
 }
 
 /*
@@ -322,7 +356,7 @@ lobby_enter(Lobby *lobby, uint32_t me, uint32_t process, uint32_t latch)
 }
 
 void
-lobby_leave(Lobby *lobby, uint32_t me)
+lobby_leave(const Lobby *lobby, uint32_t me)
 {
     LobbyBackend *line = lobby_backend(lobby, me);
 
@@ -331,7 +365,7 @@ lobby_leave(Lobby *lobby, uint32_t me)
 }
 
 static void
-set_activity(Lobby *lobby, uint32_t me, LobbyActivity activity)
+set_activity(const Lobby *lobby, uint32_t me, LobbyActivity activity)
 {
     LobbyBackend *line = lobby_backend(lobby, me);
 
@@ -358,6 +392,21 @@ void
 lobby_sleep(Lobby *lobby, uint32_t me)
 {
     set_activity(lobby, me, LOBBY_SLEEPING);
+}
+
+bool
+lobby_prepare_leave(const Lobby *lobby, uint32_t me, uint32_t place, const void *channels,
+                    uint32_t len)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint32_t used = at != NULL ? load32(&at->window_len) : 0;
+
+    if (at == NULL || used > LOBBY_STATE || len > LOBBY_STATE - used)
+        return false;
+    memcpy(lobby_window(lobby, place) + used, channels, len);
+    fill32(&at->channels_len, len);
+    store32(&at->leaver, me + 1);
+    return true;
 }
 
 void
@@ -414,8 +463,67 @@ lobby_linger(Lobby *lobby, uint32_t me, uint32_t place, bool holds)
     return LINGER_RELEASE;
 }
 
+size_t
+lobby_view_size(void)
+{
+    return sizeof(Lobby);
+}
+
+bool
+lobby_open_as_weir(Lobby *lobby, void *memory, uint32_t backends, uint32_t places)
+{
+    size_t size = lobby_size(backends, places);
+
+    return lobby_open(lobby, memory, size, -1, -1, NULL, places) == NULL &&
+           lobby->backends == backends && lobby->places == places;
+}
+
+void
+lobby_use(Lobby *lobby, int set, int base, int file, int blank)
+{
+    lobby->set = set;
+    lobby->base = base;
+    lobby->file = file;
+    lobby->blank = blank;
+}
+
+bool
+lobby_put(const Lobby *lobby, uint32_t place, int socket)
+{
+    return place < lobby->places && dup3(socket, number_of(lobby, place), O_CLOEXEC) >= 0;
+}
+
+/* It cannot fail for two open descriptors. */
+void
+lobby_clear(const Lobby *lobby, uint32_t place)
+{
+    (void) lobby_put(lobby, place, lobby->blank);
+}
+
+void
+lobby_clear_line(const Lobby *lobby, uint32_t backend)
+{
+    uint64_t *words = (uint64_t *) lobby_backend(lobby, backend);
+
+    model_step();
+    for (size_t i = 0; words != NULL && i < LOBBY_BACKEND_LINE / sizeof(*words); i++)
+        fill(&words[i], 0);
+}
+
+void
+lobby_use_lines(const Lobby *lobby, uint32_t lines)
+{
+    store32(&((LobbyHeader *) lobby->memory)->lines, lines);
+}
+
+void
+lobby_set_gives_up(const Lobby *lobby, bool gives_up)
+{
+    store32(&((LobbyHeader *) lobby->memory)->gives_up, gives_up);
+}
+
 uint32_t
-lobby_take(Lobby *lobby, uint32_t place)
+lobby_take(const Lobby *lobby, uint32_t place, uint64_t told, uint32_t process)
 {
     LobbyPlace *at = lobby_place(lobby, place);
     uint64_t word;
@@ -424,39 +532,53 @@ lobby_take(Lobby *lobby, uint32_t place)
     if (at == NULL)
         return 0;
     word = load(&at->word);
-    if ((word & STATE_MASK) != LOBBY_FREE)
+    if (lobby_state_of(word) != LOBBY_FREE)
         return 0;
     generation = lobby_generation_of(word) + 1;
     if (generation == 0)
         generation = 1;
     if (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, generation)))
         return 0;
-    /* Nothing of the guest before may be left. Weir writes its record next. */
-    at->request_us = 0;
-    at->transaction_us = 0;
-    at->transactions = 0;
-    at->told = 0;
-    at->window_len = 0;
-    at->stray = 0;
-    at->asks = 0;
-    at->leaver = 0;
+    /* Nothing of the guest before may be left. */
+    fill(&at->request_us, 0);
+    fill(&at->transaction_us, 0);
+    fill(&at->transactions, 0);
+    fill(&at->told, told);
+    fill32(&at->window_len, 0);
+    fill32(&at->stray, 0);
+    fill32(&at->asks, 0);
+    fill32(&at->process, process);
+    fill32(&at->leaver, 0);
+    fill32(&at->channels_len, 0);
     return generation;
 }
 
 bool
-lobby_write_window(Lobby *lobby, uint32_t place, const void *bytes, size_t len)
+lobby_has_room_for(size_t settings_len)
 {
-    LobbyPlace *at = lobby_place(lobby, place);
-
-    if (at == NULL || len > LOBBY_STATE)
-        return false;
-    memcpy(lobby_window(lobby, place), bytes, len);
-    at->window_len = (uint32_t) len;
-    return true;
+    return settings_len <= LOBBY_STATE - sizeof(LobbyWindowHeader);
 }
 
 bool
-lobby_admit(Lobby *lobby, uint32_t place)
+lobby_write_login(const Lobby *lobby, uint32_t place, const void *settings, size_t len)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    LobbyWindowHeader header = {.settings_len = (uint32_t) len};
+    unsigned char *window = lobby_window(lobby, place);
+
+    if (at == NULL || !lobby_has_room_for(len))
+        return false;
+    if (len > 0) {
+        memcpy(window, &header, sizeof(header));
+        memcpy(window + sizeof(header), settings, len);
+    }
+    fill32(&at->window_len, len > 0 ? (uint32_t) (sizeof(header) + len) : 0);
+    return true;
+}
+
+/* The state comes first, and then the set: an event that came before the state would be lost. */
+bool
+lobby_admit(const Lobby *lobby, uint32_t place)
 {
     LobbyPlace *at = lobby_place(lobby, place);
     uint64_t word = lobby_word(lobby, place);
@@ -481,11 +603,20 @@ remove_entry(const Lobby *lobby, uint32_t place)
 {
     struct epoll_event unused = {0};
 
-    (void) epoll_ctl(lobby->set, EPOLL_CTL_DEL, lobby->base + (int) place, &unused);
+    (void) epoll_ctl(lobby->set, EPOLL_CTL_DEL, number_of(lobby, place), &unused);
+}
+
+/* The window becomes zeros, and takes no memory. */
+static void
+punch_window(const Lobby *lobby, uint32_t place)
+{
+    off_t at = lobby_window(lobby, place) - lobby->memory;
+
+    (void) fallocate(lobby->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, LOBBY_WINDOW);
 }
 
 bool
-lobby_vacate(Lobby *lobby, uint32_t place)
+lobby_vacate(const Lobby *lobby, uint32_t place, LobbyParting parting)
 {
     LobbyPlace *at = lobby_place(lobby, place);
     uint64_t word = lobby_word(lobby, place);
@@ -494,11 +625,25 @@ lobby_vacate(Lobby *lobby, uint32_t place)
     if (at == NULL || word != make_word(LOBBY_TAKEN, 0, generation))
         return false;
     remove_entry(lobby, place);
+    /* Backends have copies of the descriptor. */
+    if (parting == PARTING_ENDS)
+        (void) shutdown(number_of(lobby, place), SHUT_RDWR);
+    lobby_clear(lobby, place);
+    punch_window(lobby, place);
     return swap(&at->word, word, make_word(LOBBY_FREE, 0, generation));
 }
 
+bool
+lobby_untake(const Lobby *lobby, uint32_t place)
+{
+    if (lobby_place(lobby, place) == NULL)
+        return false;
+    return lobby_state_of(lobby_word(lobby, place)) == LOBBY_FREE ||
+           lobby_vacate(lobby, place, PARTING_ENDS);
+}
+
 LobbyRecall
-lobby_recall(Lobby *lobby, uint32_t place)
+lobby_recall(const Lobby *lobby, uint32_t place)
 {
     LobbyPlace *at = lobby_place(lobby, place);
 
@@ -524,25 +669,34 @@ lobby_recall(Lobby *lobby, uint32_t place)
     }
 }
 
+/* Of the generation of the message: an old message must not give another guest back. */
 bool
-lobby_acknowledge(Lobby *lobby, uint32_t place, uint32_t backend)
+lobby_acknowledge(const Lobby *lobby, uint32_t place, uint32_t backend, uint32_t generation)
 {
     LobbyPlace *at = lobby_place(lobby, place);
-    uint64_t word = lobby_word(lobby, place);
-    uint32_t generation = lobby_generation_of(word);
 
-    return at != NULL && word == make_word(LOBBY_TAKEN, backend + 1, generation) &&
-           swap(&at->word, word, make_word(LOBBY_TAKEN, 0, generation));
+    return at != NULL && backend < lobby->backends &&
+           swap(&at->word, make_word(LOBBY_TAKEN, backend + 1, generation),
+                make_word(LOBBY_TAKEN, 0, generation));
+}
+
+bool
+lobby_is_owner(const Lobby *lobby, uint32_t place, uint32_t backend, uint32_t generation)
+{
+    uint64_t word = lobby_word(lobby, place);
+
+    return lobby_state_of(word) == LOBBY_OWNED && lobby_owner_of(word) == backend + 1 &&
+           lobby_generation_of(word) == generation;
 }
 
 LobbyLoss
-lobby_reclaim(Lobby *lobby, uint32_t backend, uint32_t place)
+lobby_reclaim(const Lobby *lobby, uint32_t backend, uint32_t place)
 {
     LobbyPlace *at = lobby_place(lobby, place);
     uint64_t word = lobby_word(lobby, place);
     bool owned = lobby_state_of(word) == LOBBY_OWNED;
 
-    if (at == NULL || owner_of(word) != backend + 1)
+    if (at == NULL || backend >= lobby->backends || lobby_owner_of(word) != backend + 1)
         return LOSS_NONE;
     if (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, lobby_generation_of(word))))
         return LOSS_NONE;
@@ -551,7 +705,7 @@ lobby_reclaim(Lobby *lobby, uint32_t backend, uint32_t place)
 }
 
 void
-lobby_arm_again(Lobby *lobby, uint32_t backend)
+lobby_arm_again(const Lobby *lobby, uint32_t backend)
 {
     lobby_leave(lobby, backend);
     for (uint32_t place = 0; place < lobby->places; place++) {
@@ -563,20 +717,243 @@ lobby_arm_again(Lobby *lobby, uint32_t backend)
     }
 }
 
-bool
-lobby_lingers(const Lobby *lobby, uint32_t backend)
-{
-    const LobbyBackend *line = lobby_backend(lobby, backend);
-    uint32_t activity = line != NULL ? load32(&line->activity) : LOBBY_ABSENT;
-
-    return activity == LOBBY_LINGERING || activity == LOBBY_HOLDING;
-}
-
 void
-lobby_call(Lobby *lobby, uint32_t backend)
+lobby_call(const Lobby *lobby, uint32_t backend)
 {
     LobbyBackend *line = lobby_backend(lobby, backend);
 
     if (line != NULL)
         store32(&line->called, 1);
+}
+
+bool
+lobby_leaver(const Lobby *lobby, uint32_t place, uint32_t *backend)
+{
+    const LobbyPlace *at = lobby_place(lobby, place);
+    uint32_t leaver = at != NULL ? load32(&at->leaver) : 0;
+
+    if (leaver == 0 || lobby_state_of(lobby_word(lobby, place)) != LOBBY_TAKEN)
+        return false;
+    *backend = leaver - 1;
+    return true;
+}
+
+void
+lobby_lengths(const Lobby *lobby, uint32_t place, uint32_t *state, uint32_t *channels)
+{
+    const LobbyPlace *at = lobby_place(lobby, place);
+
+    *state = at != NULL ? load32(&at->window_len) : 0;
+    *channels = at != NULL ? load32(&at->channels_len) : 0;
+    if (*state > LOBBY_STATE)
+        *state = LOBBY_STATE;
+    if (*channels > LOBBY_STATE - *state)
+        *channels = LOBBY_STATE - *state;
+}
+
+bool
+lobby_read_window(const Lobby *lobby, uint32_t place, uint32_t from, void *into, uint32_t len)
+{
+    const unsigned char *window = lobby_window(lobby, place);
+
+    if (window == NULL || from > LOBBY_STATE || len > LOBBY_STATE - from)
+        return false;
+    memcpy(into, window + from, len);
+    return true;
+}
+
+void
+lobby_arm_anew(const Lobby *lobby, uint32_t place)
+{
+    uint32_t generation = lobby_generation_of(lobby_word(lobby, place));
+
+    if (place < lobby->places && !set_entry(lobby, EPOLL_CTL_ADD, place, generation))
+        (void) set_entry(lobby, EPOLL_CTL_MOD, place, generation);
+}
+
+void
+lobby_free(const Lobby *lobby, uint32_t place)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint64_t word;
+
+    if (at == NULL)
+        return;
+    do {
+        word = load(&at->word);
+    } while (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, lobby_generation_of(word))));
+    (void) lobby_vacate(lobby, place, PARTING_ENDS);
+}
+
+bool
+lobby_strand(const Lobby *lobby, uint32_t place)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint64_t word = lobby_word(lobby, place);
+    LobbyState state = lobby_state_of(word);
+
+    return at != NULL && (state == LOBBY_ARMED || state == LOBBY_TAKEN) &&
+           swap(&at->word, word, make_word(LOBBY_TAKEN, 0, lobby_generation_of(word)));
+}
+
+LobbyActivity
+lobby_activity(const Lobby *lobby, uint32_t backend)
+{
+    const LobbyBackend *line = lobby_backend(lobby, backend);
+
+    return line != NULL ? (LobbyActivity) load32(&line->activity) : LOBBY_ABSENT;
+}
+
+bool
+lobby_lingers(const Lobby *lobby, uint32_t backend)
+{
+    LobbyActivity activity = lobby_activity(lobby, backend);
+
+    return activity == LOBBY_LINGERING || activity == LOBBY_HOLDING;
+}
+
+bool
+lobby_has_come(const Lobby *lobby, uint32_t backend)
+{
+    const LobbyBackend *line = lobby_backend(lobby, backend);
+
+    return line != NULL && load32(&line->process) != 0;
+}
+
+bool
+lobby_is_too_large(const Lobby *lobby, uint32_t backend)
+{
+    const LobbyBackend *line = lobby_backend(lobby, backend);
+
+    return line != NULL && load32(&line->too_large) != 0;
+}
+
+uint64_t
+lobby_transaction(const Lobby *lobby, uint32_t backend)
+{
+    const LobbyBackend *line = lobby_backend(lobby, backend);
+
+    return line != NULL ? load(&line->transaction) : 0;
+}
+
+void
+lobby_sums(const Lobby *lobby, uint32_t backend, uint64_t *queries, uint64_t *query_us,
+           uint64_t *transaction_us)
+{
+    const LobbyBackend *line = lobby_backend(lobby, backend);
+
+    *queries = line != NULL ? load(&line->queries) : 0;
+    *query_us = line != NULL ? load(&line->query_us) : 0;
+    *transaction_us = line != NULL ? load(&line->transaction_us) : 0;
+}
+
+void
+lobby_kept(const Lobby *lobby, uint32_t *all, uint32_t *keeping, uint32_t *large)
+{
+    uint32_t lines = load32(&((const LobbyHeader *) lobby->memory)->lines);
+
+    *all = *keeping = *large = 0;
+    for (uint32_t i = 0; i < lines && i < lobby->backends; i++) {
+        LobbyActivity activity = lobby_activity(lobby, i);
+
+        *all += activity != LOBBY_ABSENT;
+        *keeping += activity == LOBBY_PINNED_IDLE;
+        *large += activity == LOBBY_PINNED_IDLE && lobby_is_too_large(lobby, i);
+    }
+}
+
+/*
+ * The number is that of this guest's transaction only if the guest had this backend before and
+ * after it was read.
+ */
+bool
+lobby_serving(const Lobby *lobby, uint32_t place, uint32_t *backend, uint64_t *transaction,
+              bool *is_pinned_idle)
+{
+    uint64_t word = lobby_word(lobby, place);
+    uint32_t owner = lobby_owner_of(word);
+    const LobbyBackend *line = owner != 0 ? lobby_backend(lobby, owner - 1) : NULL;
+
+    if (line == NULL || lobby_state_of(word) != LOBBY_OWNED)
+        return false;
+    *backend = owner - 1;
+    *transaction = load(&line->transaction);
+    *is_pinned_idle = lobby_activity(lobby, owner - 1) == LOBBY_PINNED_IDLE;
+    return load32(&line->place) == place + 1 && lobby_word(lobby, place) == word;
+}
+
+bool
+lobby_is_idle(const Lobby *lobby, uint32_t place)
+{
+    uint64_t word = lobby_word(lobby, place);
+    uint32_t backend;
+    uint64_t transaction;
+    bool is_pinned_idle;
+
+    if (lobby_state_of(word) != LOBBY_OWNED || lobby_owner_of(word) == 0)
+        return true;
+    if (lobby_lingers(lobby, lobby_owner_of(word) - 1))
+        return true;
+    return lobby_serving(lobby, place, &backend, &transaction, &is_pinned_idle) && is_pinned_idle;
+}
+
+void
+lobby_times(const Lobby *lobby, uint32_t place, uint64_t *request_us, uint64_t *transaction_us)
+{
+    const LobbyPlace *at = lobby_place(lobby, place);
+
+    *request_us = at != NULL ? load(&at->request_us) : 0;
+    *transaction_us = at != NULL ? load(&at->transaction_us) : 0;
+}
+
+uint64_t
+lobby_transactions(const Lobby *lobby, uint32_t place)
+{
+    const LobbyPlace *at = lobby_place(lobby, place);
+
+    return at != NULL ? load(&at->transactions) : 0;
+}
+
+void
+lobby_order(const Lobby *lobby, uint32_t backend, LobbyOrder order, uint64_t transaction)
+{
+    LobbyBackend *line = lobby_backend(lobby, backend);
+
+    if (line == NULL)
+        return;
+    switch (order) {
+        case LOBBY_CANCEL:
+            store(&line->cancel, transaction);
+            break;
+        case LOBBY_END:
+            store(&line->end, transaction);
+            break;
+        case LOBBY_ASK:
+            store(&line->answer, 0);
+            store(&line->ask, transaction);
+            break;
+    }
+}
+
+LobbyDoing
+lobby_answer(const Lobby *lobby, uint32_t backend, uint64_t *since_us)
+{
+    const LobbyBackend *line = lobby_backend(lobby, backend);
+    uint64_t answer = line != NULL ? load(&line->answer) : 0;
+
+    *since_us = answer >> 2;
+    return (LobbyDoing) (answer & 3);
+}
+
+void
+lobby_leave_words(const Lobby *lobby, uint32_t place, const void *body, size_t len)
+{
+    unsigned char *words = lobby_words(lobby, place);
+    bool fits = len <= LOBBY_WORDS - sizeof(uint32_t);
+
+    if (words == NULL)
+        return;
+    if (fits && len > 0)
+        memcpy(words + sizeof(uint32_t), body, len);
+    store32((uint32_t *) words, fits ? (uint32_t) len : 0);
 }

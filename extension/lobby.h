@@ -3,7 +3,7 @@
  *
  * No header of PostgreSQL's is used here, so that test/model can compile lobby.c by itself. Both
  * sides use the same functions: a backend those of "A backend's side", and Weir those of "Weir's
- * side".
+ * side" (crates/room).
  *
  * The file has a header, a line for each backend and for each place, and a window for each place. A
  * place is the record of one client, a *guest*. Its state word says which process may use the
@@ -29,7 +29,9 @@
 #define LOBBY_SIGNAL 0x52696557 /* the value of SIGINT that announces an order */
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
+#ifndef LOBBY_WINDOW /* the model has small ones */
 #define LOBBY_WINDOW (256 * 1024)
+#endif
 #define LOBBY_WORDS 1024                          /* the end of a window: the last words */
 #define LOBBY_STATE (LOBBY_WINDOW - LOBBY_WORDS) /* the rest of it: the guest's state */
 #define LOBBY_BACKENDS_MAX 1024
@@ -115,6 +117,13 @@ typedef struct LobbyPlace {
     uint32_t channels_len; /* bytes behind the window: the channels of a guest that leaves */
 } LobbyPlace;
 
+/* A window begins with this, unless it is empty. Then come the bytes, in this order. */
+typedef struct LobbyWindowHeader {
+    uint32_t settings_len;
+    uint32_t names_len;   /* prepared statements */
+    uint32_t unnamed_len; /* the unnamed statement */
+} LobbyWindowHeader;
+
 /* One process's view. */
 typedef struct Lobby {
     unsigned char *memory;
@@ -123,6 +132,8 @@ typedef struct Lobby {
     int set;  /* the epoll set */
     int base; /* a guest's socket has the number `base` + place, in every process */
     uint32_t *held; /* generation of the descriptor that this process has for a place; 0: none */
+    int file;  /* Weir's: the file in memory */
+    int blank; /* Weir's: what the number of a place without a guest refers to */
 } Lobby;
 
 /* The size of the file; 0: too many backends or places. */
@@ -153,9 +164,10 @@ extern void lobby_note_question(Lobby *lobby);
 extern void lobby_note_silence(Lobby *lobby);
 extern bool lobby_is_silent(const Lobby *lobby);
 
-/* Of a state word. */
+/* Of a state word. The owner's number + 1; 0: none. */
 extern LobbyState lobby_state_of(uint64_t word);
 extern uint32_t lobby_generation_of(uint64_t word);
+extern uint32_t lobby_owner_of(uint64_t word);
 extern uint64_t lobby_word(const Lobby *lobby, uint32_t place);
 
 /* A descriptor that was received for a place counts for one generation only. */
@@ -180,12 +192,19 @@ extern LobbyClaim lobby_claim(Lobby *lobby, uint32_t me, uint64_t event, uint32_
 extern LobbyRelease lobby_release(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation);
 extern LobbyRelease lobby_return(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation);
 
-/* The backend has returned its guest, and waits until Weir has it (depart.c). */
+/*
+ * The guest will leave the lobby with this backend (depart.c). Writes its channels behind its
+ * state. Call this before lobby_return. False: there is no room.
+ */
+extern bool lobby_prepare_leave(const Lobby *lobby, uint32_t me, uint32_t place,
+                                const void *channels, uint32_t len);
+
+/* The backend has returned its guest, and waits until Weir has it. */
 extern void lobby_idle_leaving(Lobby *lobby, uint32_t me);
 
 /* Enters or leaves: the line's activity and process. */
 extern void lobby_enter(Lobby *lobby, uint32_t me, uint32_t process, uint32_t latch);
-extern void lobby_leave(Lobby *lobby, uint32_t me);
+extern void lobby_leave(const Lobby *lobby, uint32_t me);
 
 extern void lobby_sleep(Lobby *lobby, uint32_t me);
 
@@ -216,19 +235,56 @@ typedef enum LobbyLinger {
  */
 extern LobbyLinger lobby_linger(Lobby *lobby, uint32_t me, uint32_t place, bool holds);
 
-/* Weir's side. */
+/* Weir's side. crates/room calls these functions. One thread of Weir has a lobby. */
 
-/* FREE → TAKEN. The new generation; 0: the place is not free. */
-extern uint32_t lobby_take(Lobby *lobby, uint32_t place);
+/* The size of a `Lobby`, for a caller that does not know the structure. */
+extern size_t lobby_view_size(void);
 
-/* Writes the window of a place that is TAKEN. False: it is too long. */
-extern bool lobby_write_window(Lobby *lobby, uint32_t place, const void *bytes, size_t len);
+/*
+ * As lobby_open, for Weir: the file has lobby_size(backends, places) bytes. False: this is no lobby
+ * of this layout and of these counts.
+ */
+extern bool lobby_open_as_weir(Lobby *lobby, void *memory, uint32_t backends, uint32_t places);
+
+/* Weir's descriptors. Without these, only lobby_strand may be called. */
+extern void lobby_use(Lobby *lobby, int set, int base, int file, int blank);
+
+/* The number of a place refers to this socket from now on, or to no client. False: it fails. */
+extern bool lobby_put(const Lobby *lobby, uint32_t place, int socket);
+extern void lobby_clear(const Lobby *lobby, uint32_t place);
+
+/* Prepares a line for a new backend. */
+extern void lobby_clear_line(const Lobby *lobby, uint32_t backend);
+
+/* Sets the number of lines in which backends look for each other. */
+extern void lobby_use_lines(const Lobby *lobby, uint32_t lines);
+
+/* Tells the backends whether guests that listen leave the lobby. */
+extern void lobby_set_gives_up(const Lobby *lobby, bool gives_up);
+
+/*
+ * FREE → TAKEN, for a guest that was told the parameters of this digest, and this process id. The
+ * new generation; 0: the place is not free. lobby_write_login, lobby_put and lobby_admit follow.
+ */
+extern uint32_t lobby_take(const Lobby *lobby, uint32_t place, uint64_t told, uint32_t process);
+
+/* Writes the settings of a startup packet. Without any, the window takes no memory. */
+extern bool lobby_has_room_for(size_t settings_len);
+extern bool lobby_write_login(const Lobby *lobby, uint32_t place, const void *settings, size_t len);
+
+/* Makes a place free again that could not be filled after lobby_take. Is it free? */
+extern bool lobby_untake(const Lobby *lobby, uint32_t place);
 
 /* TAKEN → ARMED. False: nothing has changed, or the set does not take it and it is TAKEN again. */
-extern bool lobby_admit(Lobby *lobby, uint32_t place);
+extern bool lobby_admit(const Lobby *lobby, uint32_t place);
 
-/* TAKEN → FREE, when the guest's socket is in the set no more. */
-extern bool lobby_vacate(Lobby *lobby, uint32_t place);
+typedef enum LobbyParting {
+    PARTING_ENDS,   /* the guest's connection ends */
+    PARTING_GOES_ON /* another part of Weir has a copy of its descriptor */
+} LobbyParting;
+
+/* TAKEN → FREE. The socket leaves the set before its number does. */
+extern bool lobby_vacate(const Lobby *lobby, uint32_t place, LobbyParting parting);
 
 typedef enum LobbyRecall {
     RECALL_TAKEN, /* the guest is Weir's */
@@ -236,10 +292,18 @@ typedef enum LobbyRecall {
     RECALL_NONE   /* there is no guest, or Weir has it already */
 } LobbyRecall;
 
-extern LobbyRecall lobby_recall(Lobby *lobby, uint32_t place);
+extern LobbyRecall lobby_recall(const Lobby *lobby, uint32_t place);
 
-/* Weir was told that a backend returns the guest: TAKEN(b) → TAKEN(0). False: it does not. */
-extern bool lobby_acknowledge(Lobby *lobby, uint32_t place, uint32_t backend);
+/*
+ * Weir was told that a backend returns the guest of this generation: TAKEN(b) → TAKEN(0). False: it
+ * does not.
+ */
+extern bool lobby_acknowledge(const Lobby *lobby, uint32_t place, uint32_t backend,
+                              uint32_t generation);
+
+/* Has this backend the guest of this generation? */
+extern bool lobby_is_owner(const Lobby *lobby, uint32_t place, uint32_t backend,
+                           uint32_t generation);
 
 typedef enum LobbyLoss {
     LOSS_NONE,
@@ -251,15 +315,99 @@ typedef enum LobbyLoss {
  * Takes a place from a dead backend. Returns the consequence for its guest. Call it for every
  * place, then call lobby_arm_again, and then wake all backends for which lobby_lingers is true.
  */
-extern LobbyLoss lobby_reclaim(Lobby *lobby, uint32_t backend, uint32_t place);
+extern LobbyLoss lobby_reclaim(const Lobby *lobby, uint32_t backend, uint32_t place);
 
 /* Arms every guest at rest: the dead backend may have had an event and not have claimed yet. */
-extern void lobby_arm_again(Lobby *lobby, uint32_t backend);
+extern void lobby_arm_again(const Lobby *lobby, uint32_t backend);
+
+/* Called before a message is sent to a backend: one that serves without a pause looks at this. */
+extern void lobby_call(const Lobby *lobby, uint32_t backend);
+
+/* The backend that has returned this guest to leave with it. False: there is none. */
+extern bool lobby_leaver(const Lobby *lobby, uint32_t place, uint32_t *backend);
+
+/* The lengths of a guest's state, and of its channels behind it if it leaves. Then the bytes. */
+extern void lobby_lengths(const Lobby *lobby, uint32_t place, uint32_t *state, uint32_t *channels);
+extern bool lobby_read_window(const Lobby *lobby, uint32_t place, uint32_t from, void *into,
+                              uint32_t len);
+
+/* Of a lobby whose Weir was killed. */
+
+/*
+ * Arms a guest at rest, or one that a backend has: it may not be in the set, or may have lost its
+ * event. Then the backend could not arm it, and it would be forgotten.
+ */
+extern void lobby_arm_anew(const Lobby *lobby, uint32_t place);
+
+/* Frees a place whose guest nobody knows, whatever its state is. */
+extern void lobby_free(const Lobby *lobby, uint32_t place);
+
+/*
+ * Takes a guest that no backend serves, in a lobby that no process takes over: no backend will
+ * claim it. False: a backend has it, or there is none.
+ */
+extern bool lobby_strand(const Lobby *lobby, uint32_t place);
+
+/* What a backend does. */
+
+extern LobbyActivity lobby_activity(const Lobby *lobby, uint32_t backend);
 
 /* Does it wait for the guest that it has? It may hold it. */
 extern bool lobby_lingers(const Lobby *lobby, uint32_t backend);
 
-/* Called before a message is sent to a backend: one that serves without a pause looks at this. */
-extern void lobby_call(Lobby *lobby, uint32_t backend);
+/* Has the backend of this line ever been in the lobby? It may have left again. */
+extern bool lobby_has_come(const Lobby *lobby, uint32_t backend);
+
+/* Is the state of the guest that it keeps too large for its place? */
+extern bool lobby_is_too_large(const Lobby *lobby, uint32_t backend);
+
+/* The number of its transaction: the running one or the last one. */
+extern uint64_t lobby_transaction(const Lobby *lobby, uint32_t backend);
+
+/* Its sums over all guests. */
+extern void lobby_sums(const Lobby *lobby, uint32_t backend, uint64_t *queries, uint64_t *query_us,
+                       uint64_t *transaction_us);
+
+/*
+ * How many backends there are, how many of them keep a guest between its transactions, and how many
+ * of these do so because the guest's state is too large.
+ */
+extern void lobby_kept(const Lobby *lobby, uint32_t *all, uint32_t *keeping, uint32_t *large);
+
+/* What a guest does. */
+
+/*
+ * The backend that serves this guest, the number of its transaction, and whether the guest is
+ * pinned and no transaction was running. False: none serves it.
+ */
+extern bool lobby_serving(const Lobby *lobby, uint32_t place, uint32_t *backend,
+                          uint64_t *transaction, bool *is_pinned_idle);
+
+/* Does the guest run nothing? Its backend may linger with it. */
+extern bool lobby_is_idle(const Lobby *lobby, uint32_t place);
+
+/* When the last request came, and when the last transaction ended; 0: never. Monotonic clock. */
+extern void lobby_times(const Lobby *lobby, uint32_t place, uint64_t *request_us,
+                        uint64_t *transaction_us);
+extern uint64_t lobby_transactions(const Lobby *lobby, uint32_t place);
+
+typedef enum LobbyOrder {
+    LOBBY_CANCEL, /* cancel the query */
+    LOBBY_END,    /* say the last words to the guest, and end */
+    LOBBY_ASK     /* answer what the guest does */
+} LobbyOrder;
+
+/* Writes an order for a transaction. The backend is to be interrupted then. */
+extern void lobby_order(const Lobby *lobby, uint32_t backend, LobbyOrder order,
+                        uint64_t transaction);
+
+/* The answer to LOBBY_ASK, and since when; LOBBY_UNKNOWN: there is none yet. */
+extern LobbyDoing lobby_answer(const Lobby *lobby, uint32_t backend, uint64_t *since_us);
+
+/*
+ * Leaves the body of an ErrorResponse for the backend that ends a guest. Words that are too long
+ * are left out, and the guest gets the backend's own.
+ */
+extern void lobby_leave_words(const Lobby *lobby, uint32_t place, const void *body, size_t len);
 
 #endif /* WEIR_LOBBY_H */

@@ -43,8 +43,9 @@ ALLOWED = {
     "weir-engine": {"weir-wire", "weir-config", "weir-sql"},
     "weir-mutants": {"weir-wire", "weir-config", "weir-sql"},
     "weir-net": {"weir-config", "weir-wire", "weir-x509"},
+    "weir-room": {"weir-net"},
     "weir-proxy": {
-        "weir-cluster", "weir-net", "weir-engine", "weir-config", "weir-sql", "weir-wire", "weir-x509",
+        "weir-room", "weir-cluster", "weir-net", "weir-engine", "weir-config", "weir-sql", "weir-wire", "weir-x509",
     },
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
@@ -72,7 +73,9 @@ IMPURE_ALLOWED = {"crates/config/src/load.rs": {"std::fs", "fs::read", "File::op
 WALL_CLOCK = re.compile(r"\b(SystemTime|UNIX_EPOCH)\b")
 # The data path, the cold side and what they decide with. The log, the console and the command line show
 # the time of day. The dates of certificates are the only thing that is judged by it.
-WALL_CLOCKLESS = ("crates/cluster/src", "crates/engine/src", "crates/net/src", "crates/proxy/src")
+WALL_CLOCKLESS = (
+    "crates/cluster/src", "crates/engine/src", "crates/net/src", "crates/proxy/src", "crates/room/src",
+)
 WALL_CLOCK_ALLOWED = "crates/proxy/src/log/line.rs"
 
 # Documents that say what works or holds, and by which test.
@@ -92,8 +95,8 @@ NOT_REWRITTEN = set()
 
 # Crates whose comments are in plain English. This list only grows.
 REWRITTEN_CRATES = (
-    "admin", "cli", "cluster", "config", "engine", "load", "net", "proxy", "sql", "testkit", "wire",
-    "x509",
+    "admin", "cli", "cluster", "config", "engine", "load", "net", "proxy", "room", "sql", "testkit",
+    "wire", "x509",
 )
 
 GLOSSARY = "docs/glossary.md"

@@ -32,21 +32,15 @@ KEY = "0123456789abcdef" * 2
 SIGNAL = 0x52696557
 ARMED = 2
 SERVING, SLEEPING, LINGERING, PINNED_IDLE, HOLDING, LEAVING = 1, 2, 3, 4, 5, 6
-# Offsets in the header: holds without a question, and whether guests that listen leave.
-SILENT, GIVES_UP = 32, 36
+# Offset in the header: holds without a question.
+SILENT = 32
 # Offsets in a backend's line: orders, the answer to ASK, and counters.
 CANCEL, END, ASK, ANSWER, QUERIES, QUERY_US, TRANSACTION_US = 24, 32, 40, 56, 64, 72, 80
 AT_REST, RUNS, IDLES = 1, 2, 3
 MESSAGE = struct.Struct("=IIII")
 LOSS_NONE, LOSS_CLOSE, LOSS_RETURNED = range(3)
+PARTING_ENDS = 0
 RECALL_TAKEN, RECALL_ASKED, RECALL_NONE = range(3)
-
-
-class View(ctypes.Structure):
-    _fields_ = [
-        ("memory", ctypes.c_void_p), ("backends", ctypes.c_uint32), ("places", ctypes.c_uint32),
-        ("set", ctypes.c_int), ("base", ctypes.c_int), ("held", ctypes.c_void_p),
-    ]
 
 
 def library(work):
@@ -57,20 +51,25 @@ def library(work):
     lib.lobby_size.restype = ctypes.c_size_t
     lib.lobby_format.restype = ctypes.c_bool
     lib.lobby_format.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint32]
-    lib.lobby_open.restype = ctypes.c_char_p
-    lib.lobby_open.argtypes = [
-        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
-        ctypes.c_void_p, ctypes.c_uint32,
+    lib.lobby_view_size.restype = ctypes.c_size_t
+    lib.lobby_open_as_weir.argtypes = [
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32,
     ]
     lib.lobby_take.restype = ctypes.c_uint32
+    lib.lobby_take.argtypes = [
+        ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint32,
+    ]
     lib.lobby_word.restype = ctypes.c_uint64
-    lib.lobby_words.restype = ctypes.c_void_p
-    lib.lobby_window.restype = ctypes.c_void_p
-    lib.lobby_write_window.argtypes = [
+    lib.lobby_transaction.restype = ctypes.c_uint64
+    lib.lobby_write_login.argtypes = [
         ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t,
     ]
-    for name in ("lobby_write_window", "lobby_admit", "lobby_vacate", "lobby_acknowledge"):
-        getattr(lib, name).restype = ctypes.c_bool
+    lib.lobby_order.argtypes = [
+        ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint64,
+    ]
+    for name in ("open_as_weir", "put", "write_login", "admit", "vacate", "acknowledge", "leaver",
+                 "read_window"):
+        getattr(lib, f"lobby_{name}").restype = ctypes.c_bool
     return lib
 
 
@@ -81,15 +80,14 @@ def escaped(word):
     )
 
 
-def window(packet):
-    """What a place's window has at first: the parameters of the startup packet."""
+def settings(packet):
+    """The parameters of the startup packet, as a place's window has them."""
     words = packet.split(b"\0")
-    settings = b"".join(
+    return b"".join(
         b";d:" + escaped(name) + b"=" + escaped(value)
         for name, value in zip(words[::2], words[1::2])
         if name and name not in (b"user", b"database")
     )
-    return struct.pack("=III", len(settings), 0, 0) + settings
 
 
 class Pooler:
@@ -108,13 +106,12 @@ class Pooler:
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         assert self.lib.lobby_format(address, size, BACKENDS, PLACES)
         self.set = select.epoll()
-        self.held = (ctypes.c_uint32 * PLACES)()
-        self.view = View()
+        self.view = (ctypes.c_uint64 * (self.lib.lobby_view_size() // 8 + 1))()
         self.lobby = ctypes.byref(self.view)
-        why = self.lib.lobby_open(
-            self.lobby, address, size, self.set.fileno(), BASE, self.held, PLACES
-        )
-        assert why is None, why
+        assert self.lib.lobby_open_as_weir(self.lobby, address, BACKENDS, PLACES)
+        self.blank = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self.lib.lobby_use(self.lobby, self.set.fileno(), BASE, self.memory, self.blank)
+        self.lib.lobby_use_lines(self.lobby, BACKENDS)
         self.lock = threading.RLock()
         self.threads = []
         self.generations = {}
@@ -220,7 +217,7 @@ class Pooler:
                 if kind == NEED:
                     self.give(number, place, generation)
                 elif kind == RETURNED:
-                    assert self.lib.lobby_acknowledge(self.lobby, place, number)
+                    assert self.lib.lobby_acknowledge(self.lobby, place, number, generation)
                     self.take_back(place, value)
                 elif kind == LEFT:
                     self.backends[number].left = True
@@ -263,42 +260,41 @@ class Pooler:
         return 4096 + 128 * number
 
     def give_up_listeners(self):
-        struct.pack_into("=I", self.map, GIVES_UP, 1)
-
-    def place(self, place):
-        return self.line(BACKENDS) + 64 * place
+        self.lib.lobby_set_gives_up(self.lobby, True)
 
     def leaver(self, place):
-        return struct.unpack_from("=I", self.map, self.place(place) + 56)[0]
+        """The number of the backend, if the guest is returned to leave with it."""
+        number = ctypes.c_uint32()
+        is_there = self.lib.lobby_leaver(self.lobby, place, ctypes.byref(number))
+        return number.value if is_there else None
 
     def left_state(self, place):
         """The state and the channels of a guest that leaves with its backend."""
-        size = struct.unpack_from("=I", self.map, self.place(place) + 40)[0]
-        channels = struct.unpack_from("=I", self.map, self.place(place) + 60)[0]
-        data = ctypes.string_at(self.lib.lobby_window(self.lobby, place), size + channels)
-        return data[:size], data[size:]
+        size, channels = ctypes.c_uint32(), ctypes.c_uint32()
+        self.lib.lobby_lengths(self.lobby, place, ctypes.byref(size), ctypes.byref(channels))
+        data = ctypes.create_string_buffer(size.value + channels.value)
+        assert self.lib.lobby_read_window(self.lobby, place, 0, data, len(data))
+        return data.raw[:size.value], data.raw[size.value:]
 
     def silent(self):
         return struct.unpack_from("=I", self.map, SILENT)[0]
 
     def activity(self, number):
-        return struct.unpack_from("=I", self.map, self.line(number) + 4)[0]
+        return self.lib.lobby_activity(self.lobby, number)
 
     def stray(self, place):
         """Bytes of a message that are to be skipped."""
         return struct.unpack_from("=I", self.map, self.line(BACKENDS) + 64 * place + 44)[0]
 
     def transaction(self, number):
-        return self.word(number, 16)
+        return self.lib.lobby_transaction(self.lobby, number)
 
     def word(self, number, offset):
         return struct.unpack_from("=Q", self.map, self.line(number) + offset)[0]
 
     def order(self, number, offset, transaction, to=None):
         """As Weir would: the number first, then the signal. `to`: another process gets that."""
-        if offset == ASK:
-            struct.pack_into("=Q", self.map, self.line(number) + ANSWER, 0)
-        struct.pack_into("=Q", self.map, self.line(number) + offset, transaction)
+        self.lib.lobby_order(self.lobby, number, (CANCEL, END, ASK).index(offset), transaction)
         self.interrupt(number, to)
 
     def interrupt(self, number, to=None):
@@ -306,8 +302,7 @@ class Pooler:
         assert ctypes.CDLL(None).sigqueue(process, signal.SIGINT, value) == 0
 
     def leave_words(self, place, body):
-        words = struct.pack("=I", len(body)) + body
-        ctypes.memmove(self.lib.lobby_words(self.lobby, place), words, len(words))
+        self.lib.lobby_leave_words(self.lobby, place, body, ctypes.c_size_t(len(body)))
 
     def wake_lingerers(self):
         for number in self.controls:
@@ -363,13 +358,7 @@ class Pooler:
                 assert self.lib.lobby_admit(self.lobby, place)
 
     def close_guest(self, place):
-        assert self.lib.lobby_vacate(self.lobby, place)
-        copy = socket.socket(fileno=os.dup(BASE + place))
-        try:
-            copy.shutdown(socket.SHUT_RDWR)  # backends have copies of it
-        except OSError:
-            pass
-        copy.close()
+        assert self.lib.lobby_vacate(self.lobby, place, PARTING_ENDS)
         os.close(BASE + place)
         del self.generations[place]
 
@@ -397,8 +386,8 @@ class Pooler:
                     break
             else:
                 raise AssertionError("no place is free")
-            os.dup2(connection.fileno(), BASE + place, inheritable=False)
-            self.generations[place] = self.lib.lobby_take(self.lobby, place)
+            assert self.lib.lobby_put(self.lobby, place, connection.fileno())
+            self.generations[place] = self.lib.lobby_take(self.lobby, place, 0, 0)
             assert self.generations[place]
             # The next client comes after this, and so takes a later place.
             connection.sendall(
@@ -407,8 +396,8 @@ class Pooler:
             )
             connection.setblocking(False)
             connection.close()
-            record = window(packet)
-            assert self.lib.lobby_write_window(self.lobby, place, record, len(record))
+            words = settings(packet)
+            assert self.lib.lobby_write_login(self.lobby, place, words, len(words))
             assert self.lib.lobby_admit(self.lobby, place)
 
     def client(self, **asks):
@@ -436,4 +425,5 @@ class Pooler:
             with self.lock:
                 os.close(BASE + place)
         self.set.close()
+        os.close(self.blank)
         os.close(self.memory)

@@ -3,9 +3,6 @@
 //!
 //! One thread has all lobbies. It is no part of the data path: it sleeps while clients are served.
 //!
-//! * `layout`: the file that Weir and the backends share, as `extension/lobby.h` defines it
-//! * `room`: one lobby, and the rules for its state words on Weir's side
-//! * `numbers`: descriptors with fixed numbers
 //! * `control`: messages between Weir and a backend
 //! * `guests`: the clients of a lobby
 //! * `seatings`: the order in which they came, to give their descriptors to backends
@@ -16,17 +13,14 @@
 //! * `service`: the thread
 //!
 //! Invariant: the state word of a place says which process may use its client's socket. An event of
-//! the epoll set is only a hint. `extension/test/model` checks these rules for `lobby.c`, which `room`
-//! repeats.
+//! the epoll set is only a hint. `extension/test/model` checks these rules for `lobby.c`, which the
+//! crate `room` calls.
 
 mod arrival;
 mod control;
 mod guests;
 mod held;
-mod layout;
 mod limits;
-mod numbers;
-mod room;
 mod seatings;
 mod service;
 mod stranded;

@@ -101,6 +101,8 @@ open_file(Lobby *lobby)
     }
     opened = lobby_open(lobby, file, told, -1, 1000, held, PLACES_TRIED) == NULL;
     check(opened == !is_wrong);
+    if (opened)
+        lobby_use(lobby, -1, 1000, -1, -1);
     return opened;
 }
 
@@ -172,6 +174,7 @@ call_backends_side(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generatio
         case 6:
             lobby_sleep(lobby, me);
             (void) lobby_called(lobby, me);
+            (void) lobby_prepare_leave(lobby, me, place, window, draw(2 * LOBBY_STATE));
             break;
         default:
             lobby_idle_pinned(lobby, me);
@@ -184,35 +187,85 @@ call_backends_side(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generatio
 static void
 call_weirs_side(Lobby *lobby, uint32_t backend, uint32_t place)
 {
-    switch (draw(8)) {
+    uint32_t one;
+    uint32_t other;
+
+    switch (draw(12)) {
         case 0:
-            (void) lobby_take(lobby, place);
+            if (lobby_take(lobby, place, draw_word(), draw(3)) == 0)
+                (void) lobby_untake(lobby, place);
             break;
         case 1:
-            check(!lobby_write_window(lobby, place, window, LOBBY_STATE + 1 + draw(1024)));
-            check(lobby_write_window(lobby, place, window, LOBBY_STATE) == (place < lobby->places));
+            check(!lobby_write_login(lobby, place, window, LOBBY_STATE - draw(12)));
+            check(lobby_write_login(lobby, place, window, LOBBY_STATE - 12) ==
+                  (place < lobby->places));
             break;
         case 2:
             (void) lobby_admit(lobby, place);
             break;
         case 3:
-            (void) lobby_vacate(lobby, place);
+            (void) lobby_vacate(lobby, place, draw(2) == 0 ? PARTING_ENDS : PARTING_GOES_ON);
             break;
         case 4:
             (void) lobby_recall(lobby, place);
             break;
         case 5:
-            (void) lobby_acknowledge(lobby, place, backend);
+            (void) lobby_acknowledge(lobby, place, backend, draw(3));
+            (void) lobby_is_owner(lobby, place, backend, draw(3));
             break;
         case 6:
             (void) lobby_reclaim(lobby, backend, place);
             lobby_arm_again(lobby, backend);
             break;
+        case 7:
+            if (lobby_leaver(lobby, place, &one))
+                check(place < lobby->places);
+            lobby_lengths(lobby, place, &one, &other);
+            check(one + other <= LOBBY_STATE);
+            check(lobby_read_window(lobby, place, one, window, other) == (place < lobby->places));
+            check(!lobby_read_window(lobby, place, LOBBY_STATE - draw(4), window, 4));
+            break;
+        case 8:
+            lobby_arm_anew(lobby, place);
+            lobby_free(lobby, place);
+            break;
+        case 9:
+            check(!lobby_strand(lobby, place) || place < lobby->places);
+            break;
+        case 10:
+            lobby_clear_line(lobby, backend);
+            lobby_use_lines(lobby, draw_number(lobby->backends));
+            lobby_set_gives_up(lobby, draw(2) == 0);
+            break;
         default:
             lobby_call(lobby, backend);
-            (void) lobby_lingers(lobby, backend);
+            lobby_leave_words(lobby, place, window, draw(2 * LOBBY_WORDS));
             break;
     }
+}
+
+/* What Weir asks about backends and guests. */
+static void
+ask(Lobby *lobby, uint32_t backend, uint32_t place)
+{
+    uint32_t counts[3];
+    uint64_t sums[3];
+    bool is_pinned_idle;
+
+    lobby_kept(lobby, &counts[0], &counts[1], &counts[2]);
+    check(counts[0] <= lobby->backends && counts[1] <= counts[0] && counts[2] <= counts[1]);
+    if (lobby_serving(lobby, place, &counts[0], &sums[0], &is_pinned_idle))
+        check(place < lobby->places && counts[0] < lobby->backends);
+    lobby_order(lobby, backend, (LobbyOrder) draw(3), draw_word());
+    check(lobby_answer(lobby, backend, &sums[0]) <= LOBBY_IDLES);
+    lobby_sums(lobby, backend, &sums[0], &sums[1], &sums[2]);
+    lobby_times(lobby, place, &sums[0], &sums[1]);
+    (void) lobby_is_idle(lobby, place);
+    (void) lobby_transactions(lobby, place);
+    (void) lobby_transaction(lobby, backend);
+    (void) lobby_has_come(lobby, backend);
+    (void) lobby_is_too_large(lobby, backend);
+    (void) lobby_lingers(lobby, backend);
 }
 
 static void
@@ -251,12 +304,15 @@ try_one(void)
             uint32_t place = draw_number(places);
 
             disturb(&lobby);
-            switch (draw(3)) {
+            switch (draw(4)) {
                 case 0:
                     call_backends_side(&lobby, backend, place, draw(3));
                     break;
                 case 1:
                     call_weirs_side(&lobby, backend, place);
+                    break;
+                case 2:
+                    ask(&lobby, backend, place);
                     break;
                 default:
                     look(&lobby, backend, place);

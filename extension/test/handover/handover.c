@@ -204,8 +204,9 @@ make_lobby(int number)
     if (!lobby_format(memory, size, backends, places) ||
         lobby_open(lobby, memory, size, set, base, held, places) != NULL)
         fail("the lobby");
+    lobby_use_lines(lobby, backends);
     for (uint32_t place = 0; place < places; place++)
-        if (lobby_take(lobby, place) == 0 || !lobby_admit(lobby, place))
+        if (lobby_take(lobby, place, 0, 0) == 0 || !lobby_admit(lobby, place))
             fail("a client is not admitted");
 }
 

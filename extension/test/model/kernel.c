@@ -123,8 +123,48 @@ add(int socket, int place, const struct epoll_event *event)
     model_fail("the model's epoll set is full");
 }
 
-/* lobby.c is compiled with -Depoll_ctl=model_epoll_ctl. */
+/* lobby.c is compiled with -Depoll_ctl=model_epoll_ctl, and so on. */
 extern int model_epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event);
+extern int model_dup3(int from, int to, int flags);
+extern int model_shutdown(int fd, int how);
+extern int model_fallocate(int fd, int mode, long at, long len);
+
+/* A client's descriptor, before it has a place, has the number of its socket. */
+int
+model_dup3(int from, int to, int flags)
+{
+    (void) flags;
+    model_step();
+    if (from < 0) {
+        errno = EBADF;
+        return -1;
+    }
+    descriptors[model_row()][to - BASE] = from == BLANK ? -1 : from;
+    return to;
+}
+
+int
+model_shutdown(int fd, int how)
+{
+    int socket;
+
+    (void) how;
+    model_step();
+    socket = descriptors[model_row()][fd - BASE];
+    if (socket >= 0)
+        sockets[socket].closed = true;
+    return 0;
+}
+
+int
+model_fallocate(int fd, int mode, long at, long len)
+{
+    (void) fd;
+    (void) mode;
+    model_step();
+    world_punch(at, len);
+    return 0;
+}
 
 int
 model_epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)

@@ -28,6 +28,9 @@ typedef struct Socket {
 
 extern Socket sockets[SOCKETS_MAX];
 
+/* The descriptor of a file without a client. */
+#define BLANK SOCKETS_MAX
+
 /* The socket that a process has under a place's number; -1: none. */
 extern int descriptors[BACKENDS_MAX + 1][PLACES];
 
@@ -63,6 +66,7 @@ extern bool kernel_take_event(uint64_t *data);
 /* world.c: what the scheduler calls. */
 
 extern void world_begin(int scenario);
+extern void world_punch(long at, long len);
 extern void world_killed(int row);
 extern void world_end(int kills);
 extern const char *world_name(int scenario);

@@ -1,16 +1,14 @@
 //! A file in memory that this process shares with others (memfd_create(2)).
 //!
-//! The other processes may write every byte at any time. So words are atomics, and all other bytes
-//! are copied before they are looked at.
+//! The other processes may write every byte at any time. `crates/room` has the functions that use it.
 
-#![expect(unsafe_code, reason = "mapped memory, with the bounds of each access checked")]
+#![expect(unsafe_code, reason = "a mapping, and direct system calls")]
 
 use std::{
     ffi::CStr,
     io,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     ptr::{self, NonNull},
-    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
 
 use super::checked;
@@ -23,7 +21,7 @@ pub struct SharedMemory {
     size: usize,
 }
 
-// SAFETY: the mapping stays where it is until the drop. It is reached by atomics only.
+// SAFETY: the mapping stays where it is until the drop. This file does not look into it.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
@@ -83,53 +81,14 @@ impl SharedMemory {
         &self.file
     }
 
-    /// # Panics
-    /// When `len` bytes from `at` on are not in the file, or are not aligned to `align`.
-    fn place(&self, at: usize, len: usize, align: usize) -> *mut u8 {
-        let end = at.checked_add(len).expect("an offset of the file");
-        assert!(end <= self.size && at.is_multiple_of(align), "{at} is no place of the file");
-        // SAFETY: `at` is within the mapping, as the assertion says.
-        unsafe { self.start.as_ptr().add(at) }
+    /// Returns the first byte of the mapping, which lives as long as `self`. A caller that reads or
+    /// writes there decides how the processes agree.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
-    /// # Panics
-    /// When `at` is no multiple of 4 in the file.
-    pub fn word32(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: the place is mapped as long as `self`, is aligned (the mapping is to a page), and
-        // every value is valid. All accesses in this process are atomic.
-        unsafe { AtomicU32::from_ptr(self.place(at, 4, 4).cast()) }
-    }
-
-    /// # Panics
-    /// When `at` is no multiple of 8 in the file.
-    pub fn word64(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: as for `word32`.
-        unsafe { AtomicU64::from_ptr(self.place(at, 8, 8).cast()) }
-    }
-
-    /// Writes bytes that no other process reads before a later store to a word.
-    ///
-    /// # Panics
-    /// When they do not fit.
-    pub fn write(&self, at: usize, bytes: &[u8]) {
-        let start = self.place(at, bytes.len(), 1);
-        for (offset, byte) in bytes.iter().enumerate() {
-            // SAFETY: as for `word32`; `place` has checked all of them.
-            unsafe { AtomicU8::from_ptr(start.add(offset)) }.store(*byte, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns a copy of bytes that no other process writes at this time.
-    ///
-    /// # Panics
-    /// When they are not in the file.
-    pub fn read(&self, at: usize, len: usize) -> Vec<u8> {
-        let start = self.place(at, len, 1);
-        let byte = |offset| {
-            // SAFETY: as for `word32`; `place` has checked all of them.
-            unsafe { AtomicU8::from_ptr(start.add(offset)) }.load(Ordering::Relaxed)
-        };
-        (0..len).map(byte).collect()
+    pub fn size(&self) -> usize {
+        self.size
     }
 }
 
@@ -151,40 +110,20 @@ pub fn plain_file(name: &CStr) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Punches a hole: the pages become zeros and take no memory.
-///
-/// # Errors
-/// When the system refuses.
-pub fn punch(memory: &SharedMemory, at: usize, len: usize) -> io::Result<()> {
-    let (at, len) = (at as libc::off_t, len as libc::off_t);
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: takes no pointers; other processes may read zeros from now on.
-    checked(unsafe { libc::fallocate(memory.file.as_raw_fd(), mode, at, len) }).map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_and_bytes_are_shared_and_holes_are_zeros() {
-        let memory = SharedMemory::new(c"test", 8192).unwrap();
-        memory.word64(8).store(7, Ordering::SeqCst);
-        memory.word32(4).store(5, Ordering::SeqCst);
-        memory.write(4097, b"abc");
-        assert_eq!(memory.word64(0).load(Ordering::SeqCst), 5 << 32);
-        assert_eq!(memory.word32(4096).load(Ordering::SeqCst), u32::from_le_bytes(*b"\0abc"));
-        punch(&memory, 4096, 4096).unwrap();
-        assert_eq!(memory.word32(4096).load(Ordering::SeqCst), 0);
-    }
 
     #[test]
     fn another_process_opens_the_same_file() {
         let memory = SharedMemory::new(c"test", 8192).unwrap();
         let copy = || memory.file().try_clone().unwrap();
         let other = SharedMemory::open(copy(), 8192).unwrap();
-        memory.word32(4).store(5, Ordering::SeqCst);
-        assert_eq!(other.word32(4).load(Ordering::SeqCst), 5);
+        assert_eq!((memory.size(), other.size()), (8192, 8192));
+        // SAFETY: both are mapped, and nobody else uses them.
+        unsafe { memory.start().add(8191).write_volatile(5) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { other.start().add(8191).read_volatile() }, 5);
         assert!(SharedMemory::open(copy(), 4096).is_err());
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(SharedMemory::open(file.into(), 0).is_err());
@@ -196,11 +135,5 @@ mod tests {
         // SAFETY: takes no pointers.
         let result = unsafe { libc::ftruncate(memory.file().as_raw_fd(), 0) };
         assert!(checked(result).is_err());
-    }
-
-    #[test]
-    #[should_panic(expected = "is no place of the file")]
-    fn a_place_outside_is_refused() {
-        SharedMemory::new(c"test", 4096).unwrap().word64(4096);
     }
 }

@@ -7,8 +7,7 @@ use std::{
 
 use engine::records::LobbyRecord;
 use net::sys::process::Process;
-
-use super::{layout, numbers::Numbers, room::Room};
+use room::{Numbers, Room};
 
 /// A lobby of another process. If it is dropped, it stays with that process.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ impl Reserved {
     /// before any descriptor is received.
     pub(crate) fn new(record: LobbyRecord) -> Self {
         let base = RawFd::try_from(record.base).ok();
-        let base = base.filter(|_| record.layout == layout::LAYOUT);
+        let base = base.filter(|_| record.layout == room::LAYOUT);
         let numbers = base.and_then(|base| Numbers::reserve_at(base, record.places).ok());
         Self { record, numbers }
     }
@@ -77,7 +76,7 @@ impl Reserved {
                 let guest = record.guests.get(seated).ok_or(io::ErrorKind::InvalidData)?;
                 seated += 1;
                 // The sockets of an unusable lobby are closed here.
-                if room.as_ref().is_some_and(|room| room.put(guest.place, fd).is_err()) {
+                if room.as_ref().is_some_and(|room| !room.put(guest.place, &fd)) {
                     room = None;
                 }
             }

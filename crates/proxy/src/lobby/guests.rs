@@ -17,6 +17,7 @@ use engine::{
     stats::Stats,
 };
 use net::sys::{Epoll, socket, socket::Traffic};
+use room::{Answer, Order, Recall, Room, Serving, State};
 use wire::error_fields::ErrorFields;
 
 pub(super) use words::{refuse, tell};
@@ -24,9 +25,7 @@ use words::{send_error, wait_detail};
 
 use super::{
     held::{HeldList, Key},
-    layout::State,
     limits::{Doing, Limits, Look, Verdict},
-    room::{Answer, Order, Recall, Room, Serving},
 };
 use crate::{
     exchange::{

@@ -34,15 +34,14 @@ use engine::{
     stats::Stats,
 };
 use net::sys::{Epoll, Events, epoll, process::Process, socket};
+use room::{Loss, Room, Sums};
 use slab::Slab;
 
 use super::{
     control::{self, FromBackend, Reason, Received, Seat, ToBackend, Unnamed},
     guests::{Around, Ending, Guests},
     held::{HeldList, Key},
-    layout,
     limits::Limits,
-    room::{Loss, Room},
     seatings::Seatings,
 };
 use crate::{
@@ -123,6 +122,17 @@ impl Lobby {
     /// Does a client at rest wait, and is no backend idle?
     fn is_starved(&self) -> bool {
         !self.has_sleeper() && self.room.is_waited_for()
+    }
+
+    /// Returns what the backend of a line has done for all its clients.
+    fn sums(&self, line: u32) -> Stats {
+        let Sums { queries, query_us, transaction_us } = self.room.sums(line);
+        Stats {
+            queries,
+            query_time: query_us,
+            transaction_time: transaction_us,
+            ..Stats::default()
+        }
     }
 
     fn has_sleeper(&self) -> bool {
@@ -228,7 +238,7 @@ pub(crate) fn open(
         returning: Vec::new(),
         leaving: Vec::new(),
         is_listening: true,
-        places_wanted: config.global.max_client_conn.clamp(1, layout::PLACES_MAX),
+        places_wanted: config.global.max_client_conn.clamp(1, room::PLACES_MAX),
     };
     service.begin_list(&config.global)?;
     Ok(Some((service, unnamed)))
@@ -309,7 +319,7 @@ impl Service {
             return Some(at);
         }
         let key = self.pool(pool, |pool| pool.key.clone())?;
-        let room = Room::new(layout::BACKENDS_MAX, self.places_wanted);
+        let room = Room::new(room::BACKENDS_MAX, self.places_wanted);
         let room = room.inspect_err(|error| {
             let PoolKey { database, user, .. } = &key;
             warning!("the pool {database}/{user} cannot be direct and is proxied: {error}");
@@ -529,7 +539,7 @@ impl Service {
             self.note_unserved(at);
         }
         let lobby = &mut self.lobbies[at];
-        lobby.past += lobby.room.sums(line);
+        lobby.past += lobby.sums(line);
         lobby.room.clear_line(line);
         lobby.lines[line as usize] = None;
         lobby.idle.forget(line);

@@ -8,6 +8,7 @@ use engine::{
     shell::Guest,
 };
 use net::sys::socket;
+use room::Kept;
 use wire::error_fields::ErrorFields;
 
 use super::leave;
@@ -34,12 +35,12 @@ pub(super) fn send_error(fd: RawFd, error: &ErrorFields) {
 pub(super) fn wait_detail(
     database: &str,
     user: &str,
-    (all, kept, large): (usize, usize, usize),
+    Kept { all, keeping, large }: Kept,
 ) -> String {
     let servers = if all == 1 { "server" } else { "servers" };
     let mut text = format!("{all} {servers} of {database}/{user} busy");
-    if kept > 0 {
-        text += &format!(": {kept} kept by clients between transactions");
+    if keeping > 0 {
+        text += &format!(": {keeping} kept by clients between transactions");
     }
     if large > 0 {
         text += &format!(", {large} of them since their state is too large");

@@ -12,14 +12,13 @@ use engine::{
     shell::{CancelOutcome, Closing, Mail},
 };
 use net::sys::{epoll, socket};
+use room::{Order, Room};
 use wire::{error_fields::ErrorFields, startup::CancelKey};
 
 use super::{
     super::{
         control::Reason,
         guests::{Ending, Seated, refuse},
-        layout,
-        room::{Order, Room},
     },
     Lobby, PARTIAL, Service,
 };
@@ -54,7 +53,9 @@ impl Service {
         let login = socket::traffic(fd.as_raw_fd()).unwrap_or_default();
         let _ = socket::raise_window(fd.as_raw_fd(), WINDOW_MIN);
         let told = (guest.told, (guest.key >> 32) as u32);
-        if !matches!(lobby.room.take(place, fd, &guest.settings, told), Ok(true)) {
+        let is_taken = lobby.room.take(place, &fd, &guest.settings, told);
+        drop(fd);
+        if !is_taken {
             if lobby.room.untake(place) {
                 lobby.guests.put_back(place);
             }
@@ -174,7 +175,7 @@ impl Service {
         let backend = self.lobbies[at].lines[line as usize];
         let process = backend.and_then(|number| self.backends[number].process.as_ref());
         process.is_some_and(|process| {
-            process.interrupt(layout::SIGNAL);
+            process.interrupt(room::SIGNAL);
             true
         })
     }

@@ -10,10 +10,7 @@ use engine::{
 use net::sys::{epoll, process, process::Process, socket};
 
 use super::{
-    super::{
-        control::{Hello, ToBackend},
-        layout,
-    },
+    super::control::{Hello, ToBackend},
     BACKEND, Backend, COMING_LOOK_MS, LISTENER, LOOK_MS, Role, Service,
     tickets::{Announced, Shown},
 };
@@ -85,7 +82,7 @@ impl Service {
             self.turn_away(&server, Some(Proxied::NotTried));
             return false;
         }
-        if hello.layout != layout::LAYOUT {
+        if hello.layout != room::LAYOUT {
             self.turn_away(&server, Some(Proxied::NoLibrary));
             return false;
         }

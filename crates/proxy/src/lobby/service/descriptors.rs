@@ -2,11 +2,10 @@
 
 use std::os::fd::{AsRawFd as _, RawFd};
 
+use room::State;
+
 use super::{
-    super::{
-        control::{self, MORE_MAX, Seat},
-        layout::State,
-    },
+    super::control::{self, MORE_MAX, Seat},
     Lobby, Service,
 };
 

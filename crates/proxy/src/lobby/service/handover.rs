@@ -16,9 +16,10 @@ use engine::{
     shell::{Attending, Mail},
 };
 use net::sys::{epoll, process::Process};
+use room::State;
 
 use super::{
-    super::{arrival::Arrival, held::Key, layout, layout::State},
+    super::{arrival::Arrival, held::Key},
     Backend, COMING_LOOK_MS, LOOK_MS, Lobby, PARTIAL, Role, Service, Succession,
 };
 use crate::{
@@ -84,7 +85,7 @@ impl Service {
         fds.extend(guests.iter().map(|guest| lobby.room.socket(guest.place)));
         let record = LobbyRecord {
             pool: lobby.pool.0,
-            layout: layout::LAYOUT,
+            layout: room::LAYOUT,
             base: lobby.room.base(),
             backends: lobby.room.backends(),
             places: lobby.room.places(),

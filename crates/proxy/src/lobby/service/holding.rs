@@ -29,7 +29,6 @@ use super::{
     super::{
         control::Unnamed,
         held::{HeldList, Key},
-        layout,
     },
     Backend, COMING_LOOK_MS, HOLDER, LOOK_MS, Role, Service,
 };
@@ -145,7 +144,7 @@ impl Service {
         let pool = PoolRecord { proven: None, ..pool };
         let record = LobbyRecord {
             pool: lobby.pool.0,
-            layout: layout::LAYOUT,
+            layout: room::LAYOUT,
             base: lobby.room.base(),
             backends: lobby.room.backends(),
             places: lobby.room.places(),

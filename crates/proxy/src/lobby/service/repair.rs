@@ -7,19 +7,18 @@
 //! | a client on the list, its place free | it has left |
 //! | a client at rest | it is armed again: the process may have died between word and set |
 //! | a client of a backend that is not on the list | the backend counts as dead |
-//! | a client of a backend that is | the backend gets the descriptor again, if it waits for it |
+//! | a client of a backend that is | it is put into the set again, and the backend gets the descriptor again |
 //! | a client that a backend has just returned | after a second, the message counts as lost |
 //! | a backend without its server | it is dismissed: it ends as soon as it has no client |
 //! | a message about a client that its backend does not have any more | it is ignored: an earlier process has dealt with it |
 
 use engine::ids::Micros;
+use room::{Loss, State};
 
 use super::{
     super::{
         control::{Reason, Seat},
         guests::Ending,
-        layout::State,
-        room::Loss,
     },
     Service,
 };
@@ -74,6 +73,7 @@ impl Service {
                     Loss::Returned => self.admit(at, place),
                 },
                 (State::Owned, Some((_, Some(number)))) => {
+                    lobby.room.arm_anew(place);
                     let (socket, generation) = (lobby.room.socket(place), word.generation());
                     self.give_again(number, Seat { place, generation }, socket);
                 }

@@ -48,7 +48,7 @@ impl Service {
         let mut all = lobby.past;
         all += lobby.guests.stats(&lobby.room);
         for line in (0..lobby.lines.len()).map(|line| line as u32) {
-            all += lobby.room.sums(line);
+            all += lobby.sums(line);
         }
         all - lobby.before
     }

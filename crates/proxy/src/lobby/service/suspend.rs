@@ -4,8 +4,9 @@
 use std::sync::atomic::Ordering;
 
 use engine::{server::CloseReason, shell::Closing};
+use room::Recall;
 
-use super::{super::room::Recall, Service};
+use super::Service;
 
 impl Service {
     pub(super) fn suspend(&mut self) {

@@ -103,7 +103,7 @@ fn is_expected(hello: &Hello, server: &Attending) -> bool {
 mod tests {
     use engine::ids::{PoolId, ServerId, WorkerId};
 
-    use super::{super::super::layout, *};
+    use super::*;
 
     const NUMBER: usize = 5;
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn hello(ticket: &str, process: u32) -> Hello {
-        Hello { ticket: ticket.to_owned(), process, layout: layout::LAYOUT }
+        Hello { ticket: ticket.to_owned(), process, layout: room::LAYOUT }
     }
 
     fn shown(process: u32) -> Shown {

@@ -15,7 +15,7 @@ use net::sys::process;
 const FIRST: RawFd = 4096;
 
 #[derive(Debug)]
-pub(super) struct Numbers {
+pub struct Numbers {
     /// The file of a number without a client.
     blank: OwnedFd,
     base: RawFd,
@@ -27,7 +27,7 @@ impl Numbers {
     ///
     /// # Errors
     /// When the limit of open files leaves no room.
-    pub(super) fn reserve(count: u32) -> io::Result<Self> {
+    pub fn reserve(count: u32) -> io::Result<Self> {
         let mut base = FIRST;
         loop {
             match Self::reserve_at(base, count) {
@@ -49,7 +49,7 @@ impl Numbers {
     ///
     /// # Errors
     /// When one of them is in use, or beyond the limit of open files. The number is told.
-    pub(super) fn reserve_at(base: RawFd, count: u32) -> Result<Self, (RawFd, io::Error)> {
+    pub fn reserve_at(base: RawFd, count: u32) -> Result<Self, (RawFd, io::Error)> {
         let first = |error: io::Error| (base, error);
         let blank = OwnedFd::from(std::fs::File::open("/dev/null").map_err(first)?);
         let end = RawFd::try_from(count).ok().and_then(|count| base.checked_add(count));
@@ -62,32 +62,22 @@ impl Numbers {
         Ok(Self { blank, base, reserved })
     }
 
-    pub(super) fn base(&self) -> RawFd {
+    pub fn base(&self) -> RawFd {
         self.base
     }
 
-    pub(super) fn of(&self, place: u32) -> RawFd {
+    pub fn of(&self, place: u32) -> RawFd {
         self.reserved[place as usize].as_raw_fd()
     }
 
-    /// Gives the number of this place to a socket.
-    pub(super) fn put(&self, place: u32, socket: OwnedFd) -> io::Result<()> {
-        process::replace(self.of(place), &socket)
-    }
-
-    /// Closes the socket of this place; the number stays reserved.
-    pub(super) fn clear(&self, place: u32) {
-        if process::replace(self.of(place), &self.blank).is_err() {
-            // It cannot fail for two open descriptors. The socket would stay open.
-            debug_assert!(false, "a number is not open");
-        }
+    /// Returns the descriptor to which the number of a place without a client refers.
+    pub(crate) fn blank(&self) -> RawFd {
+        self.blank.as_raw_fd()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Read as _, os::unix::net::UnixStream};
-
     use super::*;
 
     #[test]
@@ -96,12 +86,5 @@ mod tests {
         let second = Numbers::reserve(3).unwrap();
         assert!(second.base() >= first.base() + 3);
         assert_eq!(second.of(2), second.base() + 2);
-        let (near, far) = UnixStream::pair().unwrap();
-        second.put(1, near.into()).unwrap();
-        net::sys::socket::send(second.of(1), b"x").unwrap();
-        second.clear(1);
-        let mut buffer = [0; 8];
-        assert_eq!((&far).read(&mut buffer).unwrap(), 1);
-        assert_eq!((&far).read(&mut buffer).unwrap(), 0);
     }
 }
