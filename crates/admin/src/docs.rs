@@ -39,7 +39,7 @@ connection, so it has no lasting effect from `weir ctl`.
 |---|---|
 | listed in `admin_users` | every command |
 | listed in `stats_users` | SHOW, except SHOW FDS |
-| `pgbouncer` | every command, without a password: on the Unix socket, if the client's system user is Weir's |
+| `pgbouncer` | every command, without a password: on the Unix socket, if the client's system user is Weir's or root |
 
 A command is one or two words in any case, with an optional semicolon. Names that are not plain
 words need double quotes. `SELECT X` is the same as `SHOW X`.

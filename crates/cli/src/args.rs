@@ -52,6 +52,9 @@ pub(crate) struct CheckOptions {
     /// Exit with status 1 for warnings, too
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Print the errors only
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// The flags of `weir advise`.

@@ -31,12 +31,15 @@ pub(crate) fn run(file: &Path, how: CheckOptions) -> anyhow::Result<ExitCode> {
             findings.extend(dialled.findings);
             findings.sort_by_key(|finding| finding.level);
         }
+        let shown = findings.iter().filter(|it| !how.quiet || it.level != Level::Warns);
         let mut problems: String =
-            findings.iter().map(|it| format!("{}: {}\n", word(it.level), it.located())).collect();
-        problems += &summary(config, &findings);
+            shown.map(|it| format!("{}: {}\n", word(it.level), it.located())).collect();
+        if !how.quiet {
+            problems += &summary(config, &findings);
+        }
         // If the problems cannot be written, there is no other place to report them.
         let _ = io::stderr().write_all(problems.as_bytes());
-        let printed = explain::print(&text)?;
+        let printed = if how.quiet { ExitCode::SUCCESS } else { explain::print(&text)? };
         let fails = |finding: &Finding| how.strict || finding.level == Level::Stops;
         Ok(if failed || findings.iter().any(fails) { ExitCode::FAILURE } else { printed })
     })

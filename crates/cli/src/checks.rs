@@ -5,10 +5,11 @@
 //! runs.
 
 mod secrets;
+mod unit;
 
-use std::{fmt, path::Path};
+use std::{fmt, net::IpAddr, path::Path};
 
-use config::{AccessPolicy, AuthType, Config, DataPath, Proxied};
+use config::{AccessPolicy, AuthType, Config, DataPath, Proxied, SslMode};
 use proxy::TlsContexts;
 
 use crate::{pidfile, privileges};
@@ -62,15 +63,17 @@ enum When {
 
 type Check = fn(&Config) -> Vec<Finding>;
 
-const CHECKS: [(When, Check); 8] = [
+const CHECKS: [(When, Check); 10] = [
     (When::Always, reading),
     (When::Always, secrets::readable),
     (When::Always, nobody_gets_in),
     (When::Always, not_direct),
+    (When::Always, others_kept_out),
     (When::Rehearsal, tls),
     (When::Rehearsal, user),
     (When::Rehearsal, pidfile_and_daemon),
     (When::Rehearsal, system),
+    (When::Rehearsal, unit::drop_ins),
 ];
 
 /// Returns the findings that the start must report before it begins.
@@ -130,9 +133,32 @@ fn nobody_gets_in(config: &Config) -> Vec<Finding> {
         | AuthType::Cert
         | AuthType::Hba
         | AuthType::Ldap
-        | AuthType::Pam => return Vec::new(),
+        | AuthType::Pam
+        | AuthType::Server => return Vec::new(),
     };
     vec![Finding::new(Level::KeepsOut, &config.positions.of_key(key), what)]
+}
+
+/// Finds addresses at which all clients are refused, because their passwords would be readable on the
+/// network.
+fn others_kept_out(config: &Config) -> Vec<Finding> {
+    let global = &config.global;
+    let is_near = |name: &String| match name.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => name == "localhost",
+    };
+    let has_tls = global.client_tls_sslmode != SslMode::Disable;
+    let far = global.listen_addr.iter().find(|name| !is_near(name));
+    let Some(far) = far.filter(|_| config.access == AccessPolicy::ProvenByServer && !has_tls)
+    else {
+        return Vec::new();
+    };
+    let what = format!(
+        "at {far}, clients of other machines are refused: Weir asks for their passwords in clear \
+         text to check them by PostgreSQL. Add TLS (client_tls_sslmode = require, \
+         client_tls_cert_file, client_tls_key_file), or auth_file with auth_type = scram-sha-256"
+    );
+    vec![Finding::new(Level::KeepsOut, &config.positions.of_key("listen_addr"), what)]
 }
 
 /// Returns the databases that should be direct and cannot be.

@@ -128,11 +128,13 @@ fn host(config: &Config) -> Option<String> {
     })
 }
 
-/// Does this process's user run the pooler? Then the console needs no password on the unix socket.
+/// Does this process's user run the pooler, or is it root? Then the console needs no password on the
+/// unix socket.
 fn is_ours(host: &str, port: &str) -> bool {
     let socket = Path::new(host).join(format!(".s.PGSQL.{port}"));
+    let user = sys::effective_uid();
     host.starts_with('/')
-        && fs::metadata(socket).is_ok_and(|socket| socket.uid() == sys::effective_uid())
+        && fs::metadata(socket).is_ok_and(|socket| user == 0 || socket.uid() == user)
 }
 
 fn password(config: &Config, user: &str) -> Option<String> {

@@ -379,7 +379,7 @@ impl Builder {
         }
         let fallback = databases.remove("*");
         let peers = self.checked_peers();
-        Ok(Config {
+        let mut config = Config {
             source: self.source,
             global: self.global,
             databases,
@@ -391,7 +391,9 @@ impl Builder {
             warnings: self.report.warnings,
             errors: Vec::new(),
             ..Config::default()
-        })
+        };
+        config.derive_access();
+        Ok(config)
     }
 }
 

@@ -220,6 +220,8 @@ choices! {
         Ldap = "ldap",
         /// By a password that PAM checks.
         Pam = "pam",
+        /// By its password in clear text, with which Weir logs in to PostgreSQL. Weir's own.
+        Server = "server",
     }
 
     /// The required level of TLS, in libpq's words.

@@ -66,7 +66,7 @@ pub enum AccessPolicy {
     Configured,
     /// Only this user, with this password; servers are logged in to with the same.
     UrlUser { user: String, password: String },
-    /// Every client whose password PostgreSQL accepts.
+    /// Every client whose password PostgreSQL accepts: `auth_type = server`, or a URL without a user.
     ProvenByServer,
 }
 
@@ -106,7 +106,7 @@ impl Config {
     pub fn keep_unread(&mut self, running: &Self) -> Vec<String> {
         let mut kept = Vec::new();
         let keeps_type = match self.global.auth_type {
-            AuthType::Any | AuthType::Pam => false,
+            AuthType::Any | AuthType::Pam | AuthType::Server => false,
             AuthType::Hba => self.auth_file_unread || self.hba_unread,
             AuthType::Ldap => self.auth_file_unread || self.ldap_is_unusable(),
             AuthType::Trust
@@ -132,14 +132,37 @@ impl Config {
         if keeps_type && !asks_nothing && self.global.auth_type != running.global.auth_type {
             self.global.auth_type = running.global.auth_type;
             kept.push(format!("auth_type is still {}", running.global.auth_type.word()));
+            self.derive_access();
         }
         kept
     }
 
+    /// Sets the policy that `auth_type` stands for. A URL has its own.
+    pub(crate) fn derive_access(&mut self) {
+        if self.source != Source::Url {
+            self.access = match self.global.auth_type {
+                AuthType::Server => AccessPolicy::ProvenByServer,
+                AuthType::Any
+                | AuthType::Trust
+                | AuthType::Plain
+                | AuthType::Md5
+                | AuthType::ScramSha256
+                | AuthType::Cert
+                | AuthType::Hba
+                | AuthType::Ldap
+                | AuthType::Pam => AccessPolicy::Configured,
+            };
+        }
+    }
+
     /// Returns the database at which PostgreSQL judges passwords for the console
-    /// ([`AccessPolicy::ProvenByServer`]): the one of the URL, else one that every PostgreSQL has.
+    /// ([`AccessPolicy::ProvenByServer`]): the first entry, or the one of the URL. Without one, it is
+    /// a database that every PostgreSQL has.
     pub fn proof_database(&self) -> &str {
-        self.databases.keys().next().map_or("postgres", String::as_str)
+        let is_proven = self.access == AccessPolicy::ProvenByServer;
+        let mut entries = self.databases.iter();
+        let own = entries.find(|(_, database)| !is_proven || database.user.is_none());
+        own.map_or("postgres", |(name, _)| name)
     }
 
     /// Is `auth_ldap_options` invalid? Then `auth_type = ldap` lets no client in.

@@ -75,7 +75,8 @@ fn access(text: &mut String, config: &Config) {
             writeln!(text, "  {user}, with the password of the URL")
         }
         AccessPolicy::ProvenByServer => {
-            writeln!(text, "  every user that can log in to the server with the given password")
+            let ways = "by loopback address, unix socket or TLS";
+            writeln!(text, "  every user that can log in to the server with its password, {ways}")
         }
     };
     for (title, users) in [("admins", &global.admin_users), ("stats", &global.stats_users)] {

@@ -81,7 +81,12 @@ impl Config {
             "auth_file" => self.load_auth_file(|name| read_file(Path::new(&name))),
             "auth_hba_file" | "auth_ident_file" => self.load_hba(read_text),
             // The files may have been unreadable when the configuration was read.
-            "auth_type" if self.global.auth_type == AuthType::Hba => self.load_hba(read_text),
+            "auth_type" => {
+                self.derive_access();
+                if self.global.auth_type == AuthType::Hba {
+                    self.load_hba(read_text);
+                }
+            }
             "auth_ldap_options" => self.read_ldap_options(),
             _ => {}
         }

@@ -32,7 +32,7 @@ keys! {
     auth_ldap_options: Option<String> = unset, reload, acts, secret;
     /// Query that returns a user's name and password; `$1` is the user name. It runs in `auth_dbname`.
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
-    /// How clients are authenticated (docs/authentication.md).
+    /// How clients log in (docs/authentication.md).
     auth_type: AuthType = "md5", reload, acts;
     /// User that runs `auth_query` for users that are not in `auth_file`.
     auth_user: Option<String> = unset, reload, acts;

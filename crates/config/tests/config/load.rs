@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Host};
+use config::{AccessPolicy, Config, Host};
 
 /// A folder that is removed at the end of its test.
 struct Folder(PathBuf);
@@ -90,4 +90,18 @@ fn a_byte_order_mark_is_skipped() {
     assert!(config.auth_file.users.contains_key("alice"));
     let toml = folder.write("weir.toml", "\u{feff}listen_port = 1\n");
     assert_eq!(Config::load(&toml).unwrap().global.listen_port, 1);
+}
+
+#[test]
+fn auth_type_decides_whether_the_server_judges_passwords() {
+    let folder = Folder::new("server");
+    let text = "[databases]\na = host=h user=u\nb = host=h\n[pgbouncer]\nauth_type = server\n";
+    let mut config = Config::load(&folder.write("p.ini", text)).unwrap();
+    assert_eq!(config.access, AccessPolicy::ProvenByServer);
+    assert_eq!(config.proof_database(), "b", "the users of a are all u there");
+    config.set("auth_type", "trust").unwrap();
+    assert_eq!(config.access, AccessPolicy::Configured);
+    let mut of_url = Config::from_url("postgresql://h").unwrap();
+    of_url.set("auth_type", "trust").unwrap();
+    assert_eq!(of_url.access, AccessPolicy::ProvenByServer, "the URL decides");
 }

@@ -47,7 +47,7 @@ pub struct Login {
 pub struct Peer {
     /// A unix socket.
     pub local: bool,
-    /// A unix socket whose other end is a process of Weir's own user.
+    /// A unix socket whose other end is a process of Weir's own user or of root.
     pub same_user: bool,
     /// A unix socket or a loopback address: no other machine can listen.
     pub loopback: bool,
@@ -67,6 +67,11 @@ impl Peer {
     pub(crate) fn rule_address(&self) -> Option<IpAddr> {
         let address = self.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         (!self.local).then_some(address)
+    }
+
+    /// Can no other machine read what the client sends?
+    pub(crate) fn is_private(&self) -> bool {
+        self.loopback || self.secured.is_some()
     }
 }
 
@@ -262,7 +267,7 @@ impl Login {
         *waiter = Some(Waiter { client, pool: *pool, ticket, since });
     }
 
-    /// Is it the user that runs Weir, who may use the console?
+    /// Is it the user that runs Weir, or root, who may use the console?
     pub(crate) fn runs_weir(&self) -> bool {
         // `auth_query` may have named another user.
         self.peer.same_user && self.requested.user == "pgbouncer" && !self.asked
@@ -451,6 +456,8 @@ impl Method {
             },
             AuthType::Cert => Self::Cert(CertName::Any, None),
             AuthType::Pam => Self::Judged(Judge::Pam(hba::PAM_SERVICE.into())),
+            // `AccessPolicy::ProvenByServer` stands for it.
+            AuthType::Server => Self::Rejected(OwnError::new(Cause::Rule, "login rejected")),
             AuthType::Hba => match config.hba.rule(visitor) {
                 Some(rule) => Self::of_rule(rule),
                 None => {

@@ -15,7 +15,8 @@ pub(crate) fn other_name(config: &Config, database: &str) -> Option<&'static str
     (is_console(config, database) && is_console(config, found)).then_some(found)
 }
 
-/// May this user use the console fully? The user that runs Weir may, through the unix socket.
+/// May this user use the console fully? The user that runs Weir and root may, through the unix
+/// socket.
 pub(crate) fn is_operator(config: &Config, user: &str) -> bool {
     user == config::CONSOLE_USER || config.global.admin_users.iter().any(|admin| admin == user)
 }

@@ -104,7 +104,8 @@ impl<X: Exchange> Door<'_, X> {
             return Some(Step::Authenticated);
         }
         if self.context.config.access == AccessPolicy::ProvenByServer {
-            if !self.login().peer.loopback {
+            if !self.login().peer.is_private() {
+                remark_readable(self.id, self.login(), io);
                 return Some(Step::Refuse(OwnError::new(Cause::Rule, "login rejected")));
             }
             let mut out = Vec::new();
@@ -287,6 +288,14 @@ fn remark_unknown<X: Exchange>(config: &Config, id: ClientId, login: &Login, io:
     let name = (login.requested.database.as_str(), "(nouser)");
     let weight = Weight::Log;
     io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+}
+
+/// Logs why a client is refused that would send its password in clear text over the network.
+fn remark_readable<X: Exchange>(id: ClientId, login: &Login, io: &mut impl Io<X>) {
+    let message = "the client's password would be readable on the network: it needs TLS, a loopback \
+                   address or the unix socket";
+    let name = (login.requested.database.as_str(), login.requested.user.as_str());
+    io.event(Event::ClientRemark { client: id, name, weight: Weight::Log, message });
 }
 
 /// Are the client's first bytes those of a TLS handshake (`sslnegotiation=direct`)?

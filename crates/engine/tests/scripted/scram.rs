@@ -1,5 +1,7 @@
 //! SCRAM on both sides, keys taken from logins, and logins that only PostgreSQL can check.
 
+use std::sync::Arc;
+
 use config::{AccessPolicy, AuthType, PoolMode};
 use engine::auth::Peer;
 use engine::server_secret::ServerSecret;
@@ -447,6 +449,18 @@ fn a_password_is_asked_for_on_loopback_only() {
     let client = rig.connect();
     client.say_hello(&[]);
     client.expect_fatal("login rejected");
+}
+
+#[test]
+fn a_password_is_asked_for_over_tls_from_any_address() {
+    let rig = proving();
+    let peer = Peer { secured: Some(Arc::default()), ..Peer::default() };
+    let client = rig.connect_from(0, peer);
+    client.say_hello_as("alice", "app");
+    client.expect([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
+    client.send([password("secret")]);
+    judge(&rig);
+    client.expect_welcome(&[]);
 }
 
 #[test]

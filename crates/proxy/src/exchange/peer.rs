@@ -29,6 +29,9 @@ pub enum Peer {
     Unknown,
 }
 
+/// The user that may act as any other.
+const ROOT: u32 = 0;
+
 impl Peer {
     pub(crate) fn new(fd: RawFd, address: &Address) -> Self {
         match address {
@@ -61,7 +64,7 @@ impl Peer {
         };
         engine::auth::Peer {
             local: matches!(self, Self::Unix { .. }),
-            same_user: uid.is_some_and(|uid| uid == process::effective_uid()),
+            same_user: uid.is_some_and(|uid| uid == process::effective_uid() || uid == ROOT),
             loopback,
             // Rules contain an IPv4-mapped address as IPv4.
             address: match self {
