@@ -1,5 +1,7 @@
 //! The log: lines in PgBouncer's shape, `YYYY-MM-DD HH:MM:SS.mmm TZ [PID] LEVEL message`, or JSON.
 //!
+//! In systemd's journal, a line on stderr has the journal's priority.
+//!
 //! Each line goes to stderr, the log file and syslog, as configured, with a single `write`, so
 //! lines of threads never mix. Lines from before the configuration are kept, and written to the
 //! file and to syslog later if these are configured. A level that is off costs one relaxed load,
@@ -38,7 +40,7 @@ use config::{Global, LogFormat, in_words};
 use libc::O_NONBLOCK;
 use net::sys::process;
 
-pub use self::{about::About, level::Level};
+pub use self::{about::About, level::Level, stream::stderr_is_journal};
 use self::{
     line::Line,
     stream::{LogFile, Stderr, Stream},
@@ -80,7 +82,7 @@ impl Sinks {
     /// Writes to everything but stderr.
     fn record(&self, line: Line<'_>) {
         if let Some(file) = &self.file {
-            file.write(line.text);
+            file.write(line.level, line.text);
         }
         if let Some(syslog) = &self.syslog {
             syslog.write(line.level, line.second, line.message);
@@ -212,7 +214,7 @@ pub fn write(level: Level, about: Option<&About<'_>>, message: fmt::Arguments<'_
     line::with(is_json, level, about, message, |line| {
         let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner);
         if sinks.stderr {
-            STDERR.write(line.text);
+            STDERR.write(line.level, line.text);
         }
         if sinks.configured {
             sinks.record(*line);

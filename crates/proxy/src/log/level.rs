@@ -25,6 +25,17 @@ impl Level {
         }
     }
 
+    /// Returns the priority in syslog(3) and in the journal.
+    pub(super) fn priority(self) -> u8 {
+        match self {
+            Self::Fatal => 2,
+            Self::Error => 3,
+            Self::Warning => 4,
+            Self::Log => 6,
+            Self::Debug | Self::Noise => 7,
+        }
+    }
+
     /// Returns the last level shown at a verbosity of 0, 1, 2 or more.
     pub(super) fn from_verbosity(verbose: u8) -> Self {
         match verbose {

@@ -3,10 +3,15 @@
 //! stream accepts lines again.
 
 use std::{
-    fs::File,
+    borrow::Cow,
+    env,
+    fs::{self, File},
     io::{self, Write as _},
-    os::fd::{AsRawFd as _, RawFd},
-    sync::{Mutex, PoisonError, atomic::Ordering},
+    os::{
+        fd::{AsRawFd as _, RawFd},
+        unix::fs::MetadataExt as _,
+    },
+    sync::{LazyLock, Mutex, PoisonError, atomic::Ordering},
 };
 
 use super::{IS_JSON, level::Level, line};
@@ -20,6 +25,8 @@ pub(super) trait Target {
     fn fd(&self) -> RawFd;
     /// Can a write wait for a reader? Not on a regular file.
     fn may_be_full(&self) -> bool;
+    /// Does it read a priority in front of each line?
+    fn is_journal(&self) -> bool;
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -36,9 +43,27 @@ impl Target for Stderr {
         true
     }
 
+    fn is_journal(&self) -> bool {
+        *STDERR_IS_JOURNAL
+    }
+
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         io::stderr().write(bytes)
     }
+}
+
+/// Is the standard error output a stream of systemd's journal? The environment names that stream
+/// (`JOURNAL_STREAM` in systemd.exec(5)).
+static STDERR_IS_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
+    let named = env::var("JOURNAL_STREAM").unwrap_or_default();
+    let own = fs::metadata("/proc/self/fd/2");
+    own.is_ok_and(|own| named == format!("{}:{}", own.dev(), own.ino()))
+});
+
+/// Does the journal receive the standard error output?
+#[must_use]
+pub fn stderr_is_journal() -> bool {
+    *STDERR_IS_JOURNAL
 }
 
 /// The log file, which may be a pipe or a device.
@@ -63,6 +88,10 @@ impl Target for LogFile {
         !self.is_regular
     }
 
+    fn is_journal(&self) -> bool {
+        false
+    }
+
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         (&self.file).write(bytes)
     }
@@ -81,18 +110,22 @@ impl<T: Target> Stream<T> {
     }
 
     /// Writes a line, or counts it as dropped.
-    pub(super) fn write(&self, text: &str) {
+    pub(super) fn write(&self, level: Level, text: &str) {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        if *dropped > 0 && self.write_whole(&notice(*dropped)) {
+        if *dropped > 0 && self.write_whole(Level::Warning, &notice(*dropped)) {
             *dropped = 0;
         }
-        if *dropped > 0 || !self.write_whole(text) {
+        if *dropped > 0 || !self.write_whole(level, text) {
             *dropped += 1;
         }
     }
 
     /// Returns false if there is no room now. An error counts as written.
-    fn write_whole(&self, text: &str) -> bool {
+    fn write_whole(&self, level: Level, text: &str) -> bool {
+        let text = match self.target.is_journal() {
+            true => Cow::Owned(format!("<{}>{text}", level.priority())),
+            false => Cow::Borrowed(text),
+        };
         if !self.target.may_be_full() {
             let _ = self.target.write(text.as_bytes());
             return true;
@@ -141,11 +174,11 @@ mod tests {
         let (mut reader, stream) = stream();
         let line = format!("{}\n", "x".repeat(99));
         for _ in 0..10_000 {
-            stream.write(&line);
+            stream.write(Level::Log, &line);
         }
         let mut some = vec![0; 40_000];
         reader.read_exact(&mut some).unwrap();
-        stream.write("at last\n");
+        stream.write(Level::Log, "at last\n");
         drop(stream);
         let mut rest = String::new();
         reader.read_to_string(&mut rest).unwrap();
@@ -159,7 +192,7 @@ mod tests {
     fn a_pipe_without_a_reader_costs_nothing() {
         let (reader, stream) = stream();
         drop(reader);
-        stream.write("nobody hears it\n");
+        stream.write(Level::Log, "nobody hears it\n");
         assert_eq!(*stream.dropped.lock().unwrap(), 0);
     }
 }

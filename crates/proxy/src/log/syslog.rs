@@ -93,7 +93,7 @@ impl Syslog {
         let _ = write!(
             packet,
             "<{}>{} {:2} {:02}:{:02}:{:02} {}[{}]: {message}",
-            self.facility * 8 + severity(level),
+            self.facility * 8 + level.priority(),
             month.unwrap_or(&"Jan"),
             tm.tm_mday,
             tm.tm_hour,
@@ -103,16 +103,6 @@ impl Syslog {
             process::id(),
         );
         packet
-    }
-}
-
-fn severity(level: Level) -> u8 {
-    match level {
-        Level::Fatal => 2,
-        Level::Error => 3,
-        Level::Warning => 4,
-        Level::Log => 6,
-        Level::Debug | Level::Noise => 7,
     }
 }
 
