@@ -9,12 +9,14 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use config::{Config, Global};
-use proxy::{Pooler, Service, StartOptions, TlsContexts, error, fatal, log, warning};
+use proxy::{Handover, Pooler, Service, StartOptions, TlsContexts, error, fatal, log, warning};
 
 use crate::{
     args::RunOptions,
     checks::{self, Finding, Level},
-    console, daemon, metrics, pidfile,
+    console,
+    daemon::Background,
+    metrics, pidfile,
     pidfile::Pidfile,
     privileges, report, serve,
     supervised::Supervisor,
@@ -123,10 +125,10 @@ fn start_and_wait(
     };
     // In the background the process has another number, and the sockets are not for it.
     let gets_sockets = !options.daemon && Service::passes_sockets();
-    let handover = if options.reboot && !gets_sockets { proxy::take_over(global)? } else { None };
-    if options.reboot && handover.is_none() {
-        log!("old process not found, try to continue normally");
-    }
+    let handover = match options.reboot {
+        true => take_over(options, global, gets_sockets)?,
+        false => None,
+    };
     if handover.is_none() && !gets_sockets {
         // Done before the check of the pidfile, which reports a running process in other words.
         proxy::refuse_second_process(global)?;
@@ -136,13 +138,10 @@ fn start_and_wait(
     {
         pidfile::check(path)?;
     }
-    if options.daemon {
-        if pidfile.is_none() {
-            bail!("daemon needs pidfile configured");
-        }
-        daemon::go_to_background()?;
-        log::init(false, options.verbose);
-    }
+    let background = match options.daemon {
+        true => Some(go_to_background(options, pidfile.is_some())?),
+        false => None,
+    };
     // The pidfile is removed when this value is dropped.
     let mut own_pidfile = match &handover {
         None => pidfile.as_deref().map(Pidfile::create).transpose()?,
@@ -179,6 +178,9 @@ fn start_and_wait(
         }
     }
     started();
+    if let Some(background) = background {
+        background.release();
+    }
     if let Some(supervisor) = supervisor {
         supervisor.follow(pooler.controller())?;
     }
@@ -186,6 +188,37 @@ fn start_and_wait(
     drop(holder);
     drop(own_pidfile);
     Ok(())
+}
+
+/// Takes the connections of the running process, if there is one. With the sockets of a service
+/// manager, there is none.
+fn take_over(
+    options: &RunOptions,
+    global: &Global,
+    gets_sockets: bool,
+) -> anyhow::Result<Option<Handover>> {
+    let handover = if gets_sockets { None } else { proxy::take_over(global)? };
+    if handover.is_none() {
+        // The unit has a main process, which listens elsewhere.
+        if options.daemon && Service::is_managed() {
+            bail!(
+                "there is no process to take over from: unix_socket_dir and listen_port must be those \
+                 of the running process, and a change of them needs a restart of the unit"
+            );
+        }
+        log!("old process not found, try to continue normally");
+    }
+    Ok(handover)
+}
+
+/// A service manager knows its processes without a pidfile.
+fn go_to_background(options: &RunOptions, has_pidfile: bool) -> anyhow::Result<Background> {
+    if !has_pidfile && !Service::is_managed() {
+        bail!("daemon needs pidfile configured");
+    }
+    let background = Background::enter()?;
+    log::init(!options.quiet && log::stderr_is_journal(), options.verbose);
+    Ok(background)
 }
 
 fn report(finding: &Finding) {

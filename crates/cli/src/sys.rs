@@ -6,7 +6,7 @@
 use std::{
     ffi::CString,
     fs::OpenOptions,
-    io,
+    io::{self, PipeReader, PipeWriter, Read as _},
     os::{
         fd::{AsRawFd as _, FromRawFd as _},
         unix::{net::UnixStream, process::CommandExt as _},
@@ -73,23 +73,29 @@ pub(crate) fn kill_group(leader: &Child) -> io::Result<()> {
     checked(unsafe { libc::killpg(group, libc::SIGKILL) }).map(drop)
 }
 
-/// Detaches from the terminal by a double fork. The caller's process exits with status 0, and the
-/// call returns in a grandchild, in a new session of which it is not the leader.
+/// Detaches from the terminal by a double fork. The call returns in a grandchild, in a new session of
+/// which it is not the leader, with the pipe's writer. The caller's process exits with status 0 when a
+/// byte comes from the pipe, and with 1 if its writer is closed.
 ///
 /// Only for a process with a single thread, since no other thread would survive.
-pub(crate) fn detach() -> io::Result<()> {
+pub(crate) fn detach(mut reader: PipeReader, writer: PipeWriter) -> io::Result<PipeWriter> {
     for new_session in [true, false] {
         // SAFETY: there is only this thread, so no lock can be left held in the child.
         if checked(unsafe { libc::fork() })? != 0 {
+            drop(writer);
+            let status = match new_session {
+                true => i32::from(reader.read_exact(&mut [0]).is_err()),
+                false => 0,
+            };
             // SAFETY: `_exit` runs nothing of ours, so nothing the child owns is cleaned up.
-            unsafe { libc::_exit(0) };
+            unsafe { libc::_exit(status) };
         }
         if new_session {
             // SAFETY: takes nothing.
             checked(unsafe { libc::setsid() })?;
         }
     }
-    Ok(())
+    Ok(writer)
 }
 
 /// Takes a socket that the parent process has passed, for the first time. It is closed when this

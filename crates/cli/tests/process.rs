@@ -4,10 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test as well")]
 
 use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    net::TcpListener,
-    os::unix::fs::{PermissionsExt as _, chown},
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Read as _},
+    net::{TcpListener, TcpStream},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
+    },
     path::{Path, PathBuf},
     process::{self, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -155,6 +158,69 @@ fn the_background_needs_a_pidfile() {
     let output = Folder::new("").weir(&["-d"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("FATAL daemon needs pidfile configured"));
+}
+
+#[test]
+fn the_status_of_a_daemon_tells_whether_clients_are_served() {
+    let folder = Folder::new("pidfile = DIR/pid\nlogfile = DIR/log");
+    let ini = fs::read_to_string(folder.path("weir.ini")).unwrap();
+    let port = ini.lines().find_map(|line| line.strip_prefix("listen_port = ")).unwrap();
+    let taken = TcpListener::bind(format!("127.0.0.1:{port}")).unwrap();
+    let failed = folder.weir(&["-d"]);
+    assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
+    drop(taken);
+    let started = folder.weir(&["-d"]);
+    assert_eq!(started.status.code(), Some(0), "{}", stderr(&started));
+    drop(TcpStream::connect(format!("127.0.0.1:{port}")).unwrap());
+    let pid = fs::read_to_string(folder.path("pid")).unwrap().trim().to_owned();
+    signal(&pid, "INT");
+    poll("the pidfile is gone", || !Path::new(&folder.path("pid")).exists());
+}
+
+/// As systemd does it, with a pipe in place of the journal's socket.
+#[test]
+fn lines_in_the_journal_have_its_priorities() {
+    let folder = Folder::new("pool_mode = sesion");
+    let run = |journal: bool| {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let stream = File::from(OwnedFd::from(writer.try_clone().unwrap())).metadata().unwrap();
+        let stream = format!("{}:{}", stream.dev(), stream.ino() + u64::from(!journal));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.arg(folder.path("weir.ini")).env("JOURNAL_STREAM", stream).stderr(writer);
+        assert_eq!(command.status().unwrap().code(), Some(1));
+        drop(command);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    };
+    let lines = run(true);
+    let begins: Vec<_> = lines.lines().map(|line| &line[..5]).collect();
+    assert_eq!(begins, ["<3>20", "<2>20"], "{lines}");
+    assert!(run(false).starts_with("20"), "another stream is the journal's");
+}
+
+#[test]
+fn what_keeps_other_machines_out_is_told() {
+    let text = "auth_type = server\nlisten_addr = 0.0.0.0";
+    let folder = Folder::new(text);
+    let check = |flags: &[&str]| {
+        let file = folder.path("weir.ini");
+        let output = weir(&[&["check-config"], flags, &[file.as_str()]].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output))
+    };
+    let (shown, problems) = check(&[]);
+    assert!(
+        shown.contains("every user that can log in to the server with its password"),
+        "{shown}"
+    );
+    assert!(problems.contains("at 0.0.0.0, clients of other machines are refused"), "{problems}");
+    assert!(problems.contains("Add TLS (client_tls_sslmode = require"), "{problems}");
+    let (shown, errors) = check(&["-q"]);
+    assert_eq!((shown.as_str(), errors.lines().count()), ("", 1), "{errors}");
+    fs::write(folder.path("weir.ini"), "[pgbouncer]\nauth_type = server\nlisten_addr = ::1\n")
+        .unwrap();
+    assert!(!check(&[]).1.contains("are refused"));
 }
 
 #[test]

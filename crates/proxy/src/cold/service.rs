@@ -3,7 +3,7 @@
 //! protocols are those of sd_listen_fds(3) and sd_notify(3).
 
 use std::{
-    env, io,
+    env, fs, io,
     os::{
         fd::OwnedFd,
         linux::net::SocketAddrExt as _,
@@ -34,6 +34,11 @@ impl Service {
         socket_count() > 0
     }
 
+    /// Has a service manager started this process, and does it accept messages about it?
+    pub fn is_managed() -> bool {
+        notify_socket().is_some()
+    }
+
     /// Takes what the environment offers to this process. Call it once, since descriptors have one
     /// owner, and after the process has gone to the background: the sockets are for a process of a
     /// certain number.
@@ -41,8 +46,7 @@ impl Service {
     /// # Errors
     /// When a descriptor is not a listening socket.
     pub fn from_environment() -> io::Result<Self> {
-        let notifier =
-            Notifier { address: env::var("NOTIFY_SOCKET").ok(), retired: AtomicBool::new(false) };
+        let notifier = Notifier { address: notify_socket(), retired: AtomicBool::new(false) };
         let listeners = (FIRST_FD..FIRST_FD.saturating_add(socket_count())).map(|fd| {
             socket::adopt_listener(fd).map_err(|error| {
                 let why = format!(
@@ -53,6 +57,10 @@ impl Service {
         });
         Ok(Self { listeners: listeners.collect::<io::Result<_>>()?, notifier })
     }
+}
+
+fn notify_socket() -> Option<String> {
+    env::var("NOTIFY_SOCKET").ok()
 }
 
 fn socket_count() -> i32 {
@@ -75,6 +83,17 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
+    /// Returns the unit of this process if the process with this id is not part of it. The service
+    /// manager accepts no main process from outside of the unit.
+    pub(crate) fn unit_without(&self, pid: u32) -> Option<String> {
+        self.address.as_ref()?;
+        let own = cgroups("self")?;
+        let is_outside = cgroups(&pid.to_string()).is_some_and(|other| other != own);
+        let mut names = own.iter().filter_map(|path| path.rsplit('/').next());
+        let unit = names.rfind(|name| name.ends_with(".service"));
+        is_outside.then(|| unit.unwrap_or("a service manager").to_owned())
+    }
+
     /// Reports that clients are served.
     pub(crate) fn ready(&self) {
         self.tell("READY=1");
@@ -118,6 +137,16 @@ impl Notifier {
     }
 }
 
+/// Returns the control groups of a process in the hierarchies that systemd may use.
+fn cgroups(process: &str) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+    let path = |line: &str| {
+        let is_one = line.starts_with("0::") || line.contains(":name=systemd:");
+        line.splitn(3, ':').nth(2).filter(|_| is_one).map(str::to_owned)
+    };
+    Some(text.lines().filter_map(path).collect())
+}
+
 fn send(address: &str, message: &str) -> io::Result<()> {
     let address = match address.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -134,6 +163,13 @@ mod tests {
         let mut buffer = [0; 256];
         let len = socket.recv(&mut buffer).unwrap();
         String::from_utf8(buffer[..len].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_process_of_the_same_unit_may_be_the_main_one() {
+        let managed = Notifier { address: Some("@x".to_owned()), ..Notifier::default() };
+        assert_eq!(managed.unit_without(process::id()), None);
+        assert_eq!(managed.unit_without(u32::MAX), None, "there is no such process");
     }
 
     #[test]
@@ -158,6 +194,6 @@ mod tests {
             notifier.stopping();
             assert_eq!(heard(&socket), "STOPPING=1");
         }
-        std::fs::remove_file(path).unwrap();
+        fs::remove_file(path).unwrap();
     }
 }

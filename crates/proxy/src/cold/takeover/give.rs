@@ -96,7 +96,9 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
     log!("another process asks to take over");
     let began = Instant::now();
     let stream = UnixStream::from(connection.fd);
-    let asked = open(&stream, &connection.login.unread).and_then(|()| claim(&controller));
+    let asked = open(&stream, &connection.login.unread)
+        .and_then(|()| refuse_outsider(&controller, &connection.peer))
+        .and_then(|()| claim(&controller));
     if let Err(failure) = asked {
         return tell(&stream, &failure);
     }
@@ -122,6 +124,16 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
     };
     controller.0.shared.is_giving.store(false, Ordering::Release);
     tell(&stream, &failure);
+}
+
+/// A process outside of this one's unit could not serve under the service manager.
+fn refuse_outsider(controller: &Controller, peer: &Peer) -> Result<(), Failure> {
+    let Peer::Unix { pid, .. } = *peer else { return Ok(()) };
+    let Some(unit) = controller.0.notifier.unit_without(pid) else { return Ok(()) };
+    Err(Failure::Refused(format!(
+        "it is the main process of {unit}, and process {pid} is not in that unit; use \"weir-replace \
+         {unit}\""
+    )))
 }
 
 /// Only one process at a time may take over, and nobody after it: then this process has nothing left
