@@ -28,6 +28,15 @@ fn an_installation_has_all_its_files_and_spares_the_configuration_core() {
     let unit = read("opt/weir/lib/systemd/system/weir.service");
     assert!(unit.contains("\nExecStart=/opt/weir/bin/weir /opt/etc/weir/weir.ini\n"), "{unit}");
     assert!(unit.contains("\nType=notify\n"), "{unit}");
+    assert!(
+        unit.contains("\nExecReload=/opt/weir/lib/weir/reload /opt/etc/weir/weir.ini\n"),
+        "{unit}"
+    );
+    assert!(read("opt/weir/lib/weir/reload").contains("\nweir=/opt/weir/bin/weir\n"));
+    assert!(read("opt/weir/bin/weir-replace").contains("/opt/weir/lib/weir/reload"));
+    assert!(read("opt/weir/share/weir/weir.service.d/tmp.conf").contains("PrivateTmp=no"));
+    let unit = read("opt/weir/lib/systemd/system/weir-pgbouncer.service");
+    assert!(unit.contains("/opt/weir/bin/weir /opt/etc/pgbouncer/pgbouncer.ini\n"), "{unit}");
     assert!(read("opt/weir/lib/systemd/system/weir.socket").contains("[Socket]"));
     assert!(read("opt/weir/share/man/man1/weir.1").contains(".SH SIGNALS"));
     assert!(read("opt/weir/share/weir/prometheus/weir.rules.yml").contains("alert: WeirDown"));
@@ -80,6 +89,27 @@ fn tries(script: &str, done: &[&str]) {
 #[test]
 fn the_debian_package_is_installed_started_upgraded_and_removed() {
     tries("try", &["installed and started", "upgraded and started again", "removed and purged"]);
+}
+
+/// A copy of this machine that systemd has booted, with an unedited PostgreSQL of Debian's.
+#[test]
+fn users_of_the_debian_package_find_that_it_works() {
+    tries(
+        "try-systemd",
+        &[
+            "installed, and logged in with a password",
+            "used the console as root",
+            "opened an address for other machines",
+            "survived mistakes and a crash",
+            "hardened, and opened by drop-ins",
+            "replaced the process",
+            "kept a client with TLS",
+            "upgraded without a lost client",
+            "upgraded with weir.socket",
+            "served with the configuration of PgBouncer",
+            "removed",
+        ],
+    );
 }
 
 /// A cluster of Debian's `pg_createcluster`, none of whose files is edited.
