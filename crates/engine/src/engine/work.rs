@@ -117,46 +117,43 @@ mod chains {
 
     use super::Work;
 
-    /// The longest chain is `Requests`, `TakeBack`, `Open`: a client has sent requests ahead, and one of
-    /// them ends its session. Its server is closed, and another one is opened for those who wait.
-    const LINKS_MAX: u8 = 3;
+    /// Only one chain has four links: `Join`, `Requests`, `TakeBack`, `Open`. A client that gets a server
+    /// has sent requests ahead, and one of them ends its session. Its server is closed, and another one
+    /// is opened for those who wait. All other chains have at most three.
+    const LINKS_MAX: u8 = 4;
 
-    /// A chain's length, with its last link. A server that is offered to one waiting client after
-    /// another, as they cannot take it, is one link.
-    #[derive(Clone, Copy, Debug, Default)]
-    struct Link {
-        number: u8,
-        joins: bool,
-    }
+    /// The number of a piece of work in its chain, counted from 1. `Join` has number 1: when a server is
+    /// given to its next client, the client before is done with.
+    type Link = u8;
 
     #[derive(Debug, Default)]
     pub(super) struct Chains {
-        /// The work that is being done. Number 0: none, the event itself is being handled.
+        /// The work that is being done; 0: none, the event itself is being handled.
         now: Link,
         first: Link,
         entries: VecDeque<Link>,
     }
 
     impl Chains {
-        fn next(&self, joins: bool) -> Link {
-            let number = self.now.number + u8::from(!(joins && self.now.joins));
-            assert!(number <= LINKS_MAX, "an event leads to {number} pieces of work in a row");
-            Link { number, joins }
+        fn next(&self, work: &Work) -> Link {
+            let number = if matches!(work, Work::Join(_)) { 1 } else { self.now + 1 };
+            assert!(number <= LINKS_MAX, "work {number} in a row of one event: {work:?}");
+            number
         }
 
         pub(super) fn push(&mut self, work: &Work) {
-            self.entries.push_back(self.next(matches!(work, Work::Join(_))));
+            self.entries.push_back(self.next(work));
         }
 
         pub(super) fn push_first(&mut self) {
-            self.first = self.next(true);
+            self.first = 1;
         }
 
         pub(super) fn pop(&mut self, work: Option<&Work>) {
             let first = std::mem::take(&mut self.first);
             self.now = match work {
-                None => Link::default(),
-                Some(_) if first.number > 0 => first,
+                None => 0,
+                Some(_) if first > 0 => first,
                 Some(_) => self.entries.pop_front().unwrap_or_default(),
             };
         }
