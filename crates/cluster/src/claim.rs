@@ -29,6 +29,7 @@ pub(crate) struct Claim {
     origin: u64,
     /// The origins of the servers that ran at the same time.
     beside: BTreeSet<u64>,
+    system: u64,
     timeline: u32,
     /// The end of its WAL when it was first seen, and now.
     first: Lsn,
@@ -66,7 +67,8 @@ impl Claim {
         if sample.role != Role::Primary {
             return None;
         }
-        let mut before = before.filter(|own| own.timeline == sample.timeline);
+        let place = (sample.system, sample.timeline);
+        let mut before = before.filter(|own| (own.system, own.timeline) == place);
         if let Some(own) = before.take_if(|own| own.started == sample.started) {
             let seen_at = if own.asked_at == asked_at { own.seen_at } else { now };
             return Some(Self { wal: sample.wal, asked_at, seen_at, ..own });
@@ -75,6 +77,7 @@ impl Claim {
         Some(Self {
             started: sample.started,
             origin: restarted.as_ref().map_or(sample.started, |own| own.origin),
+            system: sample.system,
             timeline: sample.timeline,
             first: sample.wal,
             wal: sample.wal,
@@ -89,7 +92,7 @@ impl Claim {
 
     /// Takes over what was seen of the same server at another node.
     pub(crate) fn unite(&mut self, other: &Self) {
-        if (self.started, self.timeline) == (other.started, other.timeline) {
+        if self.started == other.started && self.is_of(other) {
             self.first = self.first.min(other.first);
             self.origin = self.origin.min(other.origin);
             self.beside.extend(&other.beside);
@@ -99,10 +102,15 @@ impl Claim {
 
     /// Notes the other server if both have run at one time.
     pub(crate) fn meet(&mut self, other: &Self) {
-        let is_another = self.started != other.started && self.timeline == other.timeline;
+        let is_another = self.started != other.started && self.is_of(other);
         if is_another && self.since <= other.asked_at && other.since <= self.asked_at {
             self.beside.insert(other.origin);
         }
+    }
+
+    /// Are both on one timeline of one system?
+    fn is_of(&self, other: &Self) -> bool {
+        (self.system, self.timeline) == (other.system, other.timeline)
     }
 
     /// The server is the primary, so it is no copy.

@@ -414,10 +414,20 @@ impl Cluster {
     /// may be heard again.
     fn follow_claims(&mut self, now: Micros) {
         let standbys: Vec<_> = self.nodes.iter().filter_map(|node| node.standby).collect();
-        for node in &mut self.nodes {
+        let start = |node: &Node| node.claim.as_ref().map(|claim| claim.started);
+        let starts: Vec<_> = self.nodes.iter().map(start).collect();
+        for (at, node) in self.nodes.iter_mut().enumerate() {
             let Some(sample) = node.sample else { continue };
             let was_standby = standbys.contains(&sample.started);
-            let (before, asked_at) = (node.claim.take(), node.sampled_at);
+            let asked_at = node.sampled_at;
+            // A server that is known at another node already has another address now. It was not
+            // restarted here, so the server that was here is not its past.
+            let is_at_other = starts
+                .iter()
+                .enumerate()
+                .any(|(other, start)| other != at && *start == Some(sample.started));
+            let before =
+                node.claim.take().filter(|own| own.started == sample.started || !is_at_other);
             node.claim = Claim::followed(before, &sample, was_standby, asked_at, now);
         }
     }
