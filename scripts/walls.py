@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BOUNDS = {
     "methods of Engine outside engine/": 0,
     "files outside engine/ that name Engine": 0,
-    "methods of Engine": 107,
+    "methods of Engine": 110,
     "files outside lifecycle/pair that link a client and a server": 0,
     "files outside phase that replace a phase": 0,
     "imports from a higher layer": 0,

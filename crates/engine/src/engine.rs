@@ -143,4 +143,10 @@ impl<X: Exchange> Engine<X> {
             context: Context::new(worker, config, seed),
         }
     }
+
+    /// Returns the number of messages read from clients and servers.
+    #[inline]
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
 }

@@ -9,13 +9,21 @@ use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
     /// Ends the client: tells it why, if it is told anything, and takes its server from it.
+    #[inline]
     pub(crate) fn disconnect<'a>(
         &mut self,
         id: ClientId,
         ending: impl Into<Ending<'a>>,
         io: &mut impl Io<X>,
     ) {
-        let ending = ending.into().of(&self.clients[id]);
+        self.end_client(id, ending.into(), io);
+    }
+
+    // Once for each client: it stays out of the functions for each message.
+    #[cold]
+    #[inline(never)]
+    fn end_client(&mut self, id: ClientId, ending: Ending<'_>, io: &mut impl Io<X>) {
+        let ending = ending.of(&self.clients[id]);
         let text = ending.text();
         let leaving = ending.leaving(&text);
         if let Leaving::Refused(cause, _) = leaving {

@@ -32,7 +32,6 @@ pub struct Look<'a> {
     transactions: &'a Transactions,
     cancels: &'a Cancels,
     names: &'a TrackedNames,
-    messages: u64,
     pub(super) work: &'a work::Queue,
 }
 
@@ -40,8 +39,8 @@ impl<X: Exchange> Engine<X> {
     #[inline]
     pub fn look(&self) -> Look<'_> {
         let Self { clients, servers, pools, failures, transactions, cancels, work, .. } = self;
-        let (views, names, messages) = (&pools.views, &*self.context.names, self.messages);
-        Look { clients, servers, views, failures, transactions, cancels, names, messages, work }
+        let (views, names) = (&pools.views, &*self.context.names);
+        Look { clients, servers, views, failures, transactions, cancels, names, work }
     }
 
     /// Returns everything that an operator may want to see of this worker.
@@ -136,12 +135,6 @@ impl<'a> Look<'a> {
     pub fn receiver_of(&self, id: ServerId) -> Option<ClientId> {
         let server = self.servers.get(id)?;
         server.client.filter(|_| matches!(*server.phase, ServerPhase::Linked))
-    }
-
-    /// Returns the number of messages read from clients and servers.
-    #[inline]
-    pub fn messages(&self) -> u64 {
-        self.messages
     }
 
     #[inline]

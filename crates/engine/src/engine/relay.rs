@@ -233,16 +233,21 @@ impl<X: Exchange> Engine<X> {
             }
             replies::Stop::Unheard => self.lose_server(on, CloseReason::Lost, io),
             // The client has already received the server's message.
-            replies::Stop::Farewell => {
-                if let Some(id) = id {
-                    pair::part(&mut self.clients[id], &mut self.servers[on]);
-                    let why = CloseReason::Lost.text();
-                    self.disconnect(id, Leaving::Refused(Cause::ServerLost, why), io);
-                }
-                self.seats().close(on, CloseReason::Lost, io);
-            }
+            replies::Stop::Farewell => self.server_left(on, id, io),
         }
         Passed::All
+    }
+
+    /// The server has said its last words to the client, if it has one.
+    #[cold]
+    #[inline(never)]
+    fn server_left(&mut self, on: ServerId, client: Option<ClientId>, io: &mut impl Io<X>) {
+        if let Some(id) = client {
+            pair::part(&mut self.clients[id], &mut self.servers[on]);
+            let why = CloseReason::Lost.text();
+            self.disconnect(id, Leaving::Refused(Cause::ServerLost, why), io);
+        }
+        self.seats().close(on, CloseReason::Lost, io);
     }
 
     /// All received bytes are handled. Decides what the server does next.

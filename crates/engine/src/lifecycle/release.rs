@@ -88,6 +88,7 @@ impl<X: Exchange> Released<'_, X> {
     }
 
     /// The server has just lost its client.
+    #[inline(always)]
     fn free(&mut self, io: &mut impl Io<X>) -> Freed {
         let flushed = io.server_flushed(self.on);
         let server = &mut *self.server;
@@ -152,6 +153,7 @@ impl<X: Exchange> Released<'_, X> {
     }
 
     /// None of Weir's own queries is under way any more.
+    #[inline]
     fn settled(&mut self, io: &mut impl Io<X>) -> Freed {
         let now = io.now();
         debug_assert!(self.server.client.is_none() && self.server.is_clean());

@@ -315,6 +315,7 @@ impl Replies<'_, '_> {
         }
     }
 
+    #[inline(always)]
     fn message(&mut self, code: u8, body: &[u8], complete: bool) -> Result<Owner, Stop> {
         match code {
             backend::PARAMETER_STATUS => {

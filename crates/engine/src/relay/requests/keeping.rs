@@ -96,6 +96,7 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     /// The message just entered is a Query. A request that is a lone BEGIN has no effect.
+    #[inline(always)]
     pub(super) fn note_begin(&mut self, header: Header, available: usize) {
         let serial = *self.serial;
         if let Some(keeping) = &mut self.keeping

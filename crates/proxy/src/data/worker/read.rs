@@ -89,7 +89,7 @@ fn open_records(conn: &mut Conn, bytes: &mut [u8], progress: &mut Progress) -> O
 impl Worker {
     /// Reads a client, as far as that is allowed now.
     pub(super) fn read_client(&mut self, client: ClientId, token: Token) {
-        let share = self.engine.look().messages() + MESSAGES_IN_TURN;
+        let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
             let on = self.engine.look().server_of(client);
             if self.keeps_client(client) || !self.sockets.client_may_be_read(client, on) {
@@ -130,7 +130,7 @@ impl Worker {
                         }
                         Opened::End => &self.progress.plain,
                     };
-                    let before = self.engine.look().messages();
+                    let before = self.engine.messages();
                     if bytes.is_empty() {
                         self.engine.client_quiet(client, &mut self.sockets);
                     } else {
@@ -140,7 +140,7 @@ impl Worker {
                     if drained || !self.sockets.is_client(token, client) {
                         return;
                     }
-                    let messages = self.engine.look().messages();
+                    let messages = self.engine.messages();
                     self.note_messages(client, messages - before, count);
                     if messages >= share {
                         break;
@@ -169,7 +169,7 @@ impl Worker {
 
     /// Reads a server, as far as its client accepts the replies.
     pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
-        let share = self.engine.look().messages() + MESSAGES_IN_TURN;
+        let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
             let by = self.engine.look().receiver_of(server);
             if self.keeps_server(server) || !self.sockets.server_may_be_read(server, by) {
@@ -196,7 +196,7 @@ impl Worker {
                     if drained || !self.sockets.is_server(token, server) {
                         return;
                     }
-                    if self.engine.look().messages() >= share {
+                    if self.engine.messages() >= share {
                         self.sockets.server(server).flags &= !BULK;
                         break;
                     }
