@@ -220,8 +220,16 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         ],
     },
     Difference {
-        why: "What drivers set at first is accepted, and the console can be used where simple queries are not allowed.",
+        why: "What drivers set at first is accepted, and the console can be used where simple queries are not allowed, and by root over the unix socket.",
         lines: &[
+            ("shutdown: the console of a unix user", "- error S[FATAL] C[08P01] M[not allowed]"),
+            ("shutdown: the console of a unix user", "- the end"),
+            ("shutdown: the console of a unix user", "+ authentication 0 and 0 bytes"),
+            ("shutdown: the console of a unix user", "+ parameter *"),
+            ("shutdown: the console of a unix user", "+ key of 8 bytes"),
+            ("shutdown: the console of a unix user", "+ ReadyForQuery(I)"),
+            ("shutdown: the console of a unix user", "- log * pgbouncer/pgbouncer@*"),
+            ("shutdown: the console of a unix user", "+ log * pgbouncer/pgbouncer@*"),
             ("no simple queries: *", "- log * pgbouncer/admin@*"),
             ("shows: a driver's SET of the digits", "- error S[ERROR] C[08P01] M[SET failed]"),
             ("shows: a driver's SET of the digits", "- log * SET failed"),
