@@ -341,7 +341,7 @@ fn a_query_is_finished_although_its_client_says_goodbye() {
 
 /// PostgreSQL may act on the request at any later time.
 #[test]
-fn a_server_whose_cancel_request_was_given_up_serves_no_other_client() {
+pub(crate) fn a_server_whose_request_was_given_up_serves_no_other_client() {
     let rig = Rig::of_size(1);
     let (client, key, server) = busy(&rig, 0);
     asks(&rig, 0, &key);

@@ -218,7 +218,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "TrustsLateCancel",
         wrong: "A server is reused although a cancel request may still reach it",
         seen_in: "",
-        noticed_by: "cancels",
+        noticed_by: "cancel::a_server_whose_request_was_given_up_serves_no_other_client",
         changes: &[change(
             "cancel/requests.rs",
             "if «end == (CancelEnd::Late { sent: true })» {",
