@@ -106,7 +106,8 @@ impl<X: Exchange> Engine<X> {
             self.pair(id, on).ask_about_user(io);
         } else if self.clients[id].proves() {
             self.prove_by(id, on, io);
-        } else if self.clients[id].pool != Some(pool) && self.paths().is_overtaken(id, on, io.now())
+        } else if self.clients[id].pool != Some(pool)
+            && self.paths().is_overtaken(id, pool, io.now())
         {
             self.paths().leave_reader(id, pool);
             self.place(on, io);

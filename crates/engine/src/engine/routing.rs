@@ -169,14 +169,10 @@ impl<X: Exchange> Paths<'_, X> {
         grant
     }
 
-    /// Must a client that has waited for a server of a reader be routed again? While it waited, the
-    /// node may have been lost, or may have fallen too far behind.
-    pub(crate) fn is_overtaken(&mut self, id: ClientId, on: ServerId, now: Micros) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
-        let pool = self.servers[on].pool;
-        if client.pool == Some(pool) {
-            return false;
-        }
+    /// Must a client that has waited for a server of another pool than its own be routed again? While
+    /// it waited, the pool's node may have been lost, or may have fallen too far behind.
+    pub(crate) fn is_overtaken(&mut self, id: ClientId, pool: PoolId, now: Micros) -> bool {
+        let client = &self.clients[id];
         let Some(Place::Reader(node)) = self.pools.views.get(pool).map(|view| view.place) else {
             return false;
         };
