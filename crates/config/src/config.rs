@@ -140,17 +140,9 @@ impl Config {
     /// Sets the policy that `auth_type` stands for. A URL has its own.
     pub(crate) fn derive_access(&mut self) {
         if self.source != Source::Url {
-            self.access = match self.global.auth_type {
-                AuthType::Server => AccessPolicy::ProvenByServer,
-                AuthType::Any
-                | AuthType::Trust
-                | AuthType::Plain
-                | AuthType::Md5
-                | AuthType::ScramSha256
-                | AuthType::Cert
-                | AuthType::Hba
-                | AuthType::Ldap
-                | AuthType::Pam => AccessPolicy::Configured,
+            self.access = match self.global.auth_type == AuthType::Server {
+                true => AccessPolicy::ProvenByServer,
+                false => AccessPolicy::Configured,
             };
         }
     }
