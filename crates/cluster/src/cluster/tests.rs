@@ -601,25 +601,27 @@ fn a_primary_is_found_at_the_node_of_a_standby_after_another_server_was_at_its_o
     }
 }
 
+/// Tells the answers of the nodes in a second, at which these servers are. Returns the primary.
+fn told(cluster: &mut Cluster, now: u64, facts: [Fact; 3], servers: [u64; 3]) -> Option<NodeId> {
+    tell_of(cluster, servers, facts, now * SECOND);
+    cluster.primary().ok()
+}
+
 /// An address of the primary that led to a copy once: the primary is not the restarted copy.
 #[test]
 fn a_primary_with_the_former_address_of_a_copy_is_restarted() {
     let own = |wal| at(wal, primary(1));
     let mut cluster = cluster(3);
-    let mut told = |now, facts, servers| {
-        tell_of(&mut cluster, servers, facts, now * SECOND);
-        cluster.primary().ok()
-    };
     let a = Some(NodeId(0));
-    assert_eq!(told(1, [own(500), standby(1), own(500)], [5, 1, 5]), a);
-    assert_eq!(told(2, [own(510), own(400), own(510)], [5, 7, 5]), a);
-    assert_eq!(told(3, [own(520), own(400), own(400)], [5, 7, 7]), a);
-    assert_eq!(told(4, [own(530), own(400), own(530)], [5, 7, 5]), a);
-    assert_eq!(told(5, [own(540), standby(1), own(540)], [5, 8, 5]), a);
+    assert_eq!(told(&mut cluster, 1, [own(500), standby(1), own(500)], [5, 1, 5]), a);
+    assert_eq!(told(&mut cluster, 2, [own(510), own(400), own(510)], [5, 7, 5]), a);
+    assert_eq!(told(&mut cluster, 3, [own(520), own(400), own(400)], [5, 7, 7]), a);
+    assert_eq!(told(&mut cluster, 4, [own(530), own(400), own(530)], [5, 7, 5]), a);
+    assert_eq!(told(&mut cluster, 5, [own(540), standby(1), own(540)], [5, 8, 5]), a);
     // The primary is restarted, and its second address answers first.
-    told(8, [Fact::Refused, standby(1), own(550)], [5, 8, 9]);
-    assert_eq!(told(9, [own(560), standby(1), own(560)], [9, 8, 9]), a);
-    assert_eq!(told(10, [own(560), standby(1), own(560)], [9, 8, 9]), a);
+    told(&mut cluster, 8, [Fact::Refused, standby(1), own(550)], [5, 8, 9]);
+    assert_eq!(told(&mut cluster, 9, [own(560), standby(1), own(560)], [9, 8, 9]), a);
+    assert_eq!(told(&mut cluster, 10, [own(560), standby(1), own(560)], [9, 8, 9]), a);
 }
 
 /// An address of the primary that led to the primary of another system, on a timeline of this number.
@@ -631,16 +633,12 @@ fn a_primary_with_the_former_address_of_another_system_is_restarted() {
         other => other,
     };
     let mut cluster = cluster(3);
-    let mut told = |now, facts, servers| {
-        tell_of(&mut cluster, servers, facts, now * SECOND);
-        cluster.primary().ok()
-    };
     let a = Some(NodeId(0));
-    assert_eq!(told(1, [own(500), standby(1), alien(own(300))], [5, 1, 7]), a);
-    assert_eq!(told(2, [own(520), standby(1), alien(own(300))], [5, 1, 7]), a);
-    assert_eq!(told(3, [own(540), standby(1), own(540)], [5, 1, 5]), a);
-    told(8, [Fact::Refused, standby(1), own(550)], [5, 1, 9]);
-    assert_eq!(told(9, [own(560), standby(1), own(560)], [9, 1, 9]), a);
+    assert_eq!(told(&mut cluster, 1, [own(500), standby(1), alien(own(300))], [5, 1, 7]), a);
+    assert_eq!(told(&mut cluster, 2, [own(520), standby(1), alien(own(300))], [5, 1, 7]), a);
+    assert_eq!(told(&mut cluster, 3, [own(540), standby(1), own(540)], [5, 1, 5]), a);
+    told(&mut cluster, 8, [Fact::Refused, standby(1), own(550)], [5, 1, 9]);
+    assert_eq!(told(&mut cluster, 9, [own(560), standby(1), own(560)], [9, 1, 9]), a);
 }
 
 /// The primary is restarted, and answers only at the address that led to a copy once.
@@ -648,18 +646,20 @@ fn a_primary_with_the_former_address_of_another_system_is_restarted() {
 fn a_primary_that_is_restarted_is_reached_by_its_other_address() {
     let own = |wal| at(wal, primary(1));
     let mut cluster = cluster(3);
-    let mut told = |now, facts, servers| {
-        tell_of(&mut cluster, servers, facts, now * SECOND);
-        cluster.primary().ok()
-    };
     let refused = || Fact::Refused;
-    assert_eq!(told(1, [own(500), standby(1), refused()], [5, 1, 7]), Some(NodeId(0)));
-    told(2, [own(500), standby(1), own(400)], [5, 1, 7]);
-    told(3, [own(500), standby(1), own(410)], [5, 1, 7]);
-    assert_eq!(told(5, [own(600), standby(1), own(600)], [5, 1, 5]), Some(NodeId(0)));
+    assert_eq!(
+        told(&mut cluster, 1, [own(500), standby(1), refused()], [5, 1, 7]),
+        Some(NodeId(0))
+    );
+    told(&mut cluster, 2, [own(500), standby(1), own(400)], [5, 1, 7]);
+    told(&mut cluster, 3, [own(500), standby(1), own(410)], [5, 1, 7]);
+    assert_eq!(told(&mut cluster, 5, [own(600), standby(1), own(600)], [5, 1, 5]), Some(NodeId(0)));
     for now in 7..10 {
-        told(now, [refused(), standby(1), refused()], [5, 1, 5]);
+        told(&mut cluster, now, [refused(), standby(1), refused()], [5, 1, 5]);
     }
-    told(10, [refused(), standby(1), own(700)], [5, 1, 9]);
-    assert_eq!(told(11, [refused(), standby(1), own(700)], [5, 1, 9]), Some(NodeId(2)));
+    told(&mut cluster, 10, [refused(), standby(1), own(700)], [5, 1, 9]);
+    assert_eq!(
+        told(&mut cluster, 11, [refused(), standby(1), own(700)], [5, 1, 9]),
+        Some(NodeId(2))
+    );
 }
