@@ -396,3 +396,29 @@ fn an_interrupted_demo_leaves_nothing() {
     }
     fs::remove_dir(&parent).unwrap();
 }
+
+#[test]
+fn a_misspelt_command_and_a_command_of_the_console_are_explained() {
+    let top = weir(&["top"]);
+    assert_eq!(top.status.code(), Some(1));
+    assert!(stderr(&top).contains("\"top\" is no command"), "{}", stderr(&top));
+    let file = weir(&["/nonexistent/weir.ini"]);
+    assert!(stderr(&file).contains("cannot load config file\n"), "{}", stderr(&file));
+    let help = weir(&["help", "show", "pools"]);
+    let text = String::from_utf8(help.stdout).unwrap();
+    assert!(help.status.success() && text.contains("  cl_waiting (int4): "), "{text}");
+    assert_eq!(weir(&["help", "no such topic"]).status.code(), Some(1));
+}
+
+/// Nothing listens there, so the login fails.
+#[test]
+fn a_failed_login_to_the_console_names_its_user() {
+    let ctl = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["ctl", "-h", "/nonexistent", "-U", "operator", "SHOW", "POOLS"])
+        .env("PGPASSWORD", "secret")
+        .output()
+        .unwrap();
+    assert_eq!(ctl.status.code(), Some(2));
+    let said = stderr(&ctl);
+    assert!(said.ends_with("(as user operator, with PGPASSWORD)\n"), "{said}");
+}
