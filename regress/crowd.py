@@ -21,7 +21,7 @@ class Crowd:
         self.log_in = log_in
         self.count_idle = count_idle
         self.keeps = keeps
-        # Who may be in a transaction, and who stays in one until others have left their servers.
+        # The clients that visit servers, and those that keep one, the longest first.
         self.members = []
         self.keepers = collections.deque()
         # The process of the server that was given back first, so that the suite got it next.
