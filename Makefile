@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test verify test-full nightly binary sim fuzz fuzz-sessions soak bench count setup setup-demo setup-check setup-verify setup-drivers drivers release regress route-diff install deb extension install-extension test-extension setup-extension
+.PHONY: help demo check test verify test-full nightly binary sim fuzz fuzz-sessions soak bench thesis count setup setup-demo setup-check setup-verify setup-drivers drivers release regress route-diff install deb dist image extension install-extension test-extension setup-dist setup-extension
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -26,6 +26,8 @@ help:
 	@echo "make soak    clients of direct pools for hours, with orders, restarts and samples of memory"
 	@echo "             (ARGS='--hours 24'; default: 1)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
+	@echo "make thesis  what a thesis of 2004 asks of a pool, requirement by requirement"
+	@echo "             (ARGS=--quick: five minutes; ARGS='lru crash': the requirements with these words)"
 	@echo "make count   Weir's instructions per unit of work, against the record (valgrind)"
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
 	@echo "make regress PostgreSQL's own suites through Weir, beside the direct run (ARGS=--quick;"
@@ -37,7 +39,10 @@ help:
 	@echo "             (PG_CONFIG=pg_config: of which server; extension/README.md)"
 	@echo "make install-extension  the same, and installs it in that server"
 	@echo "make test-extension  the library on PostgreSQL 15, 16, 17 and 18 (ARGS='--asan 16')"
-	@echo "make deb     two Debian packages in target/: weir, and the library for PostgreSQL 15"
+	@echo "make dist    what is published, in target/dist: programs, packages, checksums, bill of materials"
+	@echo "make image   a container image in target/dist, of a static program"
+	@echo "make deb     Debian packages in target/: weir-core (the program), weir (its service), and the"
+	@echo "             library for PostgreSQL 15"
 	@echo "make help    this list"
 	@echo
 	@echo "Missing Debian packages are installed when root or by sudo, else named."
@@ -95,6 +100,10 @@ fuzz:
 bench: setup-verify release
 	@bench/run $(ARGS)
 
+# A line for each requirement and path; tables in target/thesis.
+thesis: setup-verify setup-extension release
+	@thesis/run $(ARGS)
+
 # Instructions per unit of work against the record: bench/instructions.json.
 count: setup-verify
 	@bench/count $(ARGS)
@@ -118,6 +127,12 @@ deb: release setup-extension
 	@BINARY=$(BUILT)/release/weir OUT=$(BUILT) packaging/deb
 	@OUT=$(BUILT) packaging/deb-library
 
+dist: setup-dist
+	@packaging/dist $(ARGS)
+
+image: setup-dist
+	@packaging/dist --image
+
 PG_CONFIG ?= pg_config
 
 extension: setup-extension
@@ -125,6 +140,7 @@ extension: setup-extension
 
 install-extension: extension
 	@$(MAKE) -s -C extension PG_CONFIG=$(PG_CONFIG) install
+	@PG_CONFIG=$(PG_CONFIG) packaging/has-program
 
 test-extension: setup-extension
 	@extension/test/run $(ARGS)
@@ -144,6 +160,9 @@ setup-check:
 
 setup-demo:
 	@scripts/setup demo
+
+setup-dist:
+	@scripts/setup dist
 
 setup-extension:
 	@scripts/setup extension

@@ -25,6 +25,13 @@ complain(const char *format, ...)
     ereport(LOG, (errmsg("weir: %s", text)));
 }
 
+/* The problem that was logged last; empty if there is none. */
+const char *
+complaint(void)
+{
+    return last == NULL ? "" : last;
+}
+
 /* The pooler serves: the next problem is a new one. */
 void
 complain_no_more(void)

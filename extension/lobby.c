@@ -772,17 +772,24 @@ lobby_arm_anew(const Lobby *lobby, uint32_t place)
 }
 
 void
-lobby_free(const Lobby *lobby, uint32_t place)
+lobby_free(const Lobby *lobby, uint32_t place, bool has_number)
 {
     LobbyPlace *at = lobby_place(lobby, place);
-    uint64_t word;
+    uint64_t word, taken;
 
     if (at == NULL)
         return;
     do {
         word = load(&at->word);
-    } while (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, lobby_generation_of(word))));
-    (void) lobby_vacate(lobby, place, PARTING_ENDS);
+        taken = make_word(LOBBY_TAKEN, 0, lobby_generation_of(word));
+    } while (!swap(&at->word, word, taken));
+    if (has_number)
+    {
+        (void) lobby_vacate(lobby, place, PARTING_ENDS);
+        return;
+    }
+    punch_window(lobby, place);
+    (void) swap(&at->word, taken, make_word(LOBBY_FREE, 0, lobby_generation_of(taken)));
 }
 
 bool

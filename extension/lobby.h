@@ -339,8 +339,11 @@ extern bool lobby_read_window(const Lobby *lobby, uint32_t place, uint32_t from,
  */
 extern void lobby_arm_anew(const Lobby *lobby, uint32_t place);
 
-/* Frees a place whose guest nobody knows, whatever its state is. */
-extern void lobby_free(const Lobby *lobby, uint32_t place);
+/*
+ * Frees a place whose guest nobody knows, whatever its state is. Its socket is closed, unless the
+ * number is another lobby's.
+ */
+extern void lobby_free(const Lobby *lobby, uint32_t place, bool has_number);
 
 /*
  * Takes a guest that no backend serves, in a lobby that no process takes over: no backend will

@@ -7,7 +7,8 @@
  *           ^                                        |
  *           +------- the pooler has ended -----------+
  *
- * At its start, it looks for a pooler that has outlived another supervisor (adopt.c). While it
+ * Clients that come while it waits get an error if the last start has failed (refuse.c). At its
+ * start, it looks for a pooler that has outlived another supervisor (adopt.c). While it
  * waits, it tries again after a pause, which doubles from 0.1 s to 10 s. If the pooler has served,
  * the pause is at most 0.5 s. If it has served for ten seconds, there is no pause.
  */
@@ -63,6 +64,7 @@ static TimestampTz next_at = 0;
 static int pause_ms = 0;
 static bool is_stopping = false; /* a smart shutdown has begun */
 static bool is_untold = false;    /* something has changed, and the pooler was not told */
+static bool is_failing = false;   /* the last start has failed, so clients get an error */
 static bool is_published = false; /* the current users and rules can be read */
 
 /* Files in memory. The pooler gets descriptors of them, and opens them by child_path_of(). */
@@ -238,13 +240,16 @@ try_to_start(void)
         return;
     if (!sockets_open() || !publish_all() || (binary = find_binary()) == NULL) {
         /* The pooler has not failed, so the pause stays short. */
+        is_failing = true;
         plan_next(1000);
         return;
     }
     started_at = GetCurrentTimestamp();
     is_untold = false;
-    if (!child_start(&child, binary, files))
+    if (!child_start(&child, binary, files)) {
+        is_failing = true;
         back_off();
+    }
 }
 
 /* Deals with the end of the pooler. */
@@ -268,6 +273,7 @@ note_end(int status)
                       errdetail("It is started again in %d ms.", pause_ms)));
     else if (!child.failed)
         complain("the pooler has ended before it served: %s", how);
+    is_failing = !was_ready;
     back_off();
 }
 
@@ -317,6 +323,7 @@ reload(void)
         console_order("RECONNECT", RECONNECT_PATIENCE_MS);
     /* The reason why it does not start may have been corrected. */
     if (child.pid == 0) {
+        is_failing = false;
         pause_ms = 0;
         plan_next(0);
     }
@@ -350,6 +357,12 @@ look_around(void)
     }
     if (child.pid == 0 && !is_stopping && GetCurrentTimestamp() >= next_at)
         try_to_start();
+    if (child.pid > 0 && child.ready)
+        is_failing = false;
+    if (is_failing)
+        refuse_callers(complaint());
+    else
+        refuse_end();
 }
 
 /*
@@ -385,12 +398,12 @@ wait_for_something(void)
 {
     long ms = TICK_MS;
     int events = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH;
+    int socket = refuse_watch(child.control);
 
     if (child.pid == 0 && !is_stopping)
         ms = Max(Min(ms, TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next_at)), 1);
-    if (child.control >= 0)
-        WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, child.control, ms,
-                          PG_WAIT_EXTENSION);
+    if (socket >= 0)
+        WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, socket, ms, PG_WAIT_EXTENSION);
     else
         WaitLatch(MyLatch, events, ms, PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);

@@ -61,6 +61,12 @@ extern void supervisor_register(void);
 /* complain.c: a problem gets one line in the log, and no second one until it changes. */
 extern void complain(const char *format, ...) pg_attribute_printf(1, 2);
 extern void complain_no_more(void);
+extern const char *complaint(void);
+
+/* refuse.c: clients that come while the pooler cannot be started. */
+extern void refuse_callers(const char *why);
+extern int refuse_watch(int control);
+extern void refuse_end(void);
 
 /*
  * sockets.c: the listening sockets. They stay open while the pooler is started again. A pooler that

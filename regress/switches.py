@@ -19,7 +19,7 @@ LINE = re.compile(
 # Weir's own, under the name of whoever was there: it gives the server to another client, asks what is
 # left, or ends listening there.
 OURS = re.compile(
-    r"SET application_name = |SELECT kind, name, pg_catalog\.|LISTEN \"_weir_|UNLISTEN \*$"
+    r"SET application_name = |SELECT pg_catalog\.concat\(kind, |LISTEN \"_weir_|UNLISTEN \*$"
 )
 
 

@@ -10,7 +10,8 @@
 * every test COMPAT.md, SECURITY.md, docs/performance.md and docs/testing.md name exists, and each
   row of COMPAT.md has one in its appendix
 * each package's tests are run by `make test` or by `make verify` (.config/nextest.toml)
-* no tracked file names a path of somebody's machine, or holds the marks of an unfinished merge
+* no tracked file names a path of somebody's machine, a number of a document that no reader has, or holds
+  the marks of an unfinished merge; none is larger than 400 kB, as a dump of memory or a built program is
 * every script of the shell can be parsed
 * every list of what may fail in a driver's suite (drivers/expected) can be read
 * no sentence of a document begins with a bare relative ("Who", "Whoever", "What"), unless it asks;
@@ -47,16 +48,19 @@ ALLOWED = {
     "weir-proxy": {
         "weir-room", "weir-cluster", "weir-net", "weir-engine", "weir-config", "weir-sql", "weir-wire", "weir-x509",
     },
-    "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
+    "weir-admin": {"weir-engine", "weir-config", "weir-sql", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
-    "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-sql", "weir-wire"},
+    "weir-model": {"weir-wire"},
+    "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-model", "weir-sql", "weir-wire"},
     "weir-load": {"weir-net", "weir-config", "weir-wire"},
     "weir-cli": "*",
     "weir-bench": "*",
     "weir-e2e": "*",
+    "weir-thesis": {"weir-load", "weir-testkit"},
 }
 
 LINES_MAX = 1000
+BYTES_MAX = 400_000
 LINES_WARN = 600
 COLUMNS_MAX = 100
 
@@ -84,8 +88,8 @@ PROVEN = ["COMPAT.md", "SECURITY.md", "docs/performance.md", "docs/testing.md"]
 TEST_MARKS = re.compile(r"(_core)?(_strict)?$")
 
 # `make test` leaves the tests of these packages out, but for those whose name says that they are core.
-NOT_CORE = ("e2e/", "bench/", "crates/testkit/", "crates/fuzzing/", "crates/mutants/",
-            "crates/cluster-mutants/")
+NOT_CORE = ("e2e/", "bench/", "crates/testkit/", "crates/fuzzing/", "crates/model/", "crates/mutants/",
+            "crates/cluster-mutants/", "thesis/")
 # Promises of SECURITY.md whose tests need another server than PostgreSQL: LDAP, PAM.
 NEEDS_MORE = {"W6", "W7"}
 
@@ -99,6 +103,8 @@ REWRITTEN_CRATES = (
     "wire", "x509",
 )
 
+# Documents whose diagrams show calls.
+CALL_DIAGRAMS = {"docs/life-of-a-query.md", "docs/tour.md"}
 GLOSSARY = "docs/glossary.md"
 CHANGELOG = "CHANGELOG.md"
 ROW_COLUMNS_MAX = 160
@@ -136,6 +142,8 @@ FOREIGN = set("""
 
 # Spelt in two parts, since this file is tracked as well.
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:wo" r"rk|ro" r"ot)/")
+# Requirements are named in words.
+NUMBER_OF_NOTHING = re.compile(r"\bR0\d\d-\d")
 MERGE_MARKS = ("<" * 7 + " ", ">" * 7 + " ")
 
 
@@ -246,7 +254,7 @@ def check_tiers(paths):
     manifests = {path.parent: path.read_text() for path in paths if path.name == "Cargo.toml"}
     whole = manifests.pop(ROOT)
     product = set(re.findall(r'"([^"]+)"', re.search(r"default-members = \[(.*?)\]", whole, re.S)[1]))
-    members = re.compile(r"(crates/[^/]+|bench|e2e)$")
+    members = re.compile(r"(crates/[^/]+|bench|e2e|thesis)$")
     left = {name_of(folder) for folder in manifests if members.match(name_of(folder))} - product
     if {f"{folder}/" for folder in left} != set(NOT_CORE):
         yield f"scripts/tidy.py: NOT_CORE is not what Cargo.toml leaves out of default-members: {left}"
@@ -321,6 +329,8 @@ def check_c(sources):
 
 def check_paths(paths):
     for path in paths:
+        if path.stat().st_size > BYTES_MAX:
+            yield f"{name_of(path)} has more than {BYTES_MAX} bytes: does it belong here?"
         try:
             text = path.read_text()
         except UnicodeDecodeError:
@@ -328,6 +338,8 @@ def check_paths(paths):
         for number, line in enumerate(text.splitlines(), 1):
             if MACHINE_PATH.search(line):
                 yield f"{name_of(path)}:{number}: names a path of one machine"
+            if NUMBER_OF_NOTHING.search(line):
+                yield f"{name_of(path)}:{number}: has the number of a requirement: use words"
             if line.startswith(MERGE_MARKS):
                 yield f"{name_of(path)}:{number}: an unfinished merge"
 
@@ -554,6 +566,32 @@ def check_links(paths):
                 yield f"{name_of(path)}: a link to {link}, which has no such heading"
 
 
+def check_diagrams(paths):
+    """In a diagram of calls, each function exists in the file at the beginning of its line."""
+    code = {path: path.read_text() for path in paths if path.suffix in (".rs", ".c")}
+    for path in paths:
+        if name_of(path) not in CALL_DIAGRAMS:
+            continue
+        is_diagram, files, file = False, [], None
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if line.startswith("```"):
+                is_diagram, files, file = not is_diagram and line == "```", [], None
+                continue
+            if not is_diagram:
+                continue
+            if begins := re.match(r"([\w/]+\.(?:rs|c))\s+", line):
+                file, line = begins[1], line[begins.end():]
+                files = [text for other, text in code.items() if f"/{name_of(other)}".endswith(f"/{file}")]
+                if not files:
+                    yield f"{name_of(path)}:{number}: there is no file {file}"
+            names = re.split(r"\s{2,}", re.sub(r"^[\s│├└─]+", "", line))[0]
+            # A function of another module has the module's name before it.
+            for function in re.findall(r"(?:^|, )(?:[A-Z]\w*::)?(\w+)(?=,|$)", names) if files else []:
+                defined = re.compile(rf"(?:\bfn {function}\b|^(?:\w.*\W)?{function}\()", re.MULTILINE)
+                if not any(defined.search(text) for text in files):
+                    yield f"{name_of(path)}:{number}: there is no function {function} in {file}"
+
+
 def check_prose(paths, sources):
     source = Source(paths, sources)
     for path in paths:
@@ -593,6 +631,7 @@ def main():
         *check_comments(sources),
         *check_openings(sources),
         *check_links(paths),
+        *check_diagrams(paths),
     ]
     for offence in offences:
         print(f"tidy: {offence}", file=sys.stderr)

@@ -3,6 +3,8 @@
 
 use anyhow::{Result, ensure};
 
+/// The size of one large result, in bytes.
+pub(crate) const TOTAL_BYTES: u64 = 100_000_000;
 /// Message tag, message length, column count and column length.
 const HEADER_BYTES: usize = 11;
 const DIGITS: usize = 10;

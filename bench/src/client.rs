@@ -4,12 +4,14 @@
 mod flood;
 mod reply;
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, bail, ensure};
+use load::Login;
+use wire::frontend;
 
-use crate::auth::Login;
-use crate::frame::{Frame, put, put_startup};
+use crate::frame::{Frame, put};
 use crate::traffic::{Protocol, Traffic, Work};
 use flood::Flood;
 use reply::Reply;
@@ -31,7 +33,12 @@ pub(crate) struct Client {
 /// The event that a client waits for.
 #[derive(Debug)]
 enum Step {
-    Login(Login),
+    /// The end of the login, of which AuthenticationOk and BackendKeyData have arrived or not.
+    Login {
+        login: Box<Login>,
+        is_authenticated: bool,
+        has_key: bool,
+    },
     /// The answer to the SET commands.
     Set(Reply),
     /// The answer to the client's only Parse.
@@ -50,16 +57,17 @@ impl Client {
     pub(crate) fn start(traffic: &mut Traffic, out: &mut Vec<u8>) -> Self {
         traffic.logging_in += 1;
         let credentials = &traffic.credentials;
-        put_startup(
+        frontend::startup(
             out,
+            0,
             &[
-                ("user", &credentials.user),
+                ("user", credentials.user.as_str()),
                 ("database", &credentials.database),
                 ("application_name", "weir-bench"),
                 ("client_encoding", "UTF8"),
             ],
         );
-        let step = Step::Login(Login::default());
+        let step = Step::Login { login: Box::default(), is_authenticated: false, has_key: false };
         Self { step, values: String::new(), asked: Instant::now(), transactions: 0 }
     }
 
@@ -168,8 +176,15 @@ impl Client {
             bail!("{} in answer to a {}", frame.error_text(), self.waits_for());
         }
         match &mut self.step {
-            Step::Login(login) => {
-                if login.handle(frame, &mut traffic.credentials, out)? {
+            Step::Login { login, is_authenticated, has_key } => {
+                *is_authenticated |= (frame.tag, frame.body) == (b'R', &[0; 4][..]);
+                *has_key |= frame.tag == b'K' && frame.body.len() == 8;
+                let keyring = &mut traffic.credentials.keyring;
+                let message = (frame.tag, frame.body);
+                if login.handle(message, keyring, &Arc::default(), out).map_err(Error::msg)? {
+                    ensure!(*is_authenticated, "ready for queries without AuthenticationOk");
+                    ensure!(*has_key, "ready for queries without a cancel key");
+                    ensure!(frame.body == b"I", "logged in within a transaction");
                     self.logged_in(traffic, out);
                 }
             }
@@ -237,7 +252,7 @@ impl Client {
 
     fn waits_for(&self) -> &'static str {
         match self.step {
-            Step::Login(_) => "login",
+            Step::Login { .. } => "login",
             Step::Set(_) => "SET",
             Step::Prepare(_) => "Parse",
             Step::Idle => "nothing",

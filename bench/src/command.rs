@@ -5,20 +5,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser};
+use net::sys::Address;
 use serde_json::json;
 
-use crate::auth::Credentials;
+use crate::bulk;
 use crate::guard::{self, GuardOptions};
 use crate::load::{Load, Stop};
-use crate::plot::{self, PlotOptions};
 use crate::reactor::Reactor;
 use crate::real::{self, RealOptions};
 use crate::relay::{self, RelayOptions};
 use crate::run::{self, FlameOptions, RunOptions};
-use crate::socket::Address;
+use crate::socket;
 use crate::steps;
-use crate::sys;
-use crate::traffic::{Protocol, Sessions, Traffic, Work};
+use crate::traffic::{Credentials, Protocol, Sessions, Traffic, Work};
 
 /// Measure what a connection pooler costs.
 #[derive(Debug, Parser)]
@@ -30,8 +29,6 @@ pub(crate) enum Command {
     Real(RealOptions),
     /// Draw where the poolers' CPU time goes under the load of a row
     Flame(FlameOptions),
-    /// Draw what `run` and `real` have written
-    Plot(PlotOptions),
     /// Serve as a canned PostgreSQL until killed
     Server(ServerOptions),
     /// Put load on a pooler and print the figures as JSON
@@ -50,14 +47,14 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct ServerOptions {
     /// Address to listen on: 127.0.0.1:PORT or a path; may be given more than once
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = socket::parse)]
     listen: Vec<Address>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ClientOptions {
     /// The pooler: 127.0.0.1:PORT or a path
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket::parse)]
     connect: Address,
     #[arg(long, default_value_t = 10)]
     clients: usize,
@@ -98,17 +95,13 @@ pub(crate) struct ClientOptions {
     watch: Option<u32>,
 }
 
-/// The size of one large result, in bytes.
-pub(crate) const BULK_BYTES: u64 = 100_000_000;
-
 impl Command {
     pub(crate) fn execute(self) -> Result<()> {
-        sys::raise_open_files().context("cannot raise the limit of open files")?;
+        net::raise_open_files().context("cannot raise the limit of open files")?;
         match self {
             Self::Run(options) => run::run(&options),
             Self::Real(options) => real::run(&options),
             Self::Flame(options) => run::flames(&options),
-            Self::Plot(options) => plot::run(&options),
             Self::Server(options) => serve(&options),
             Self::Client(options) => generate(options),
             Self::Relay(options) => relay::run(&options),
@@ -119,10 +112,9 @@ impl Command {
 }
 
 fn serve(options: &ServerOptions) -> Result<()> {
-    let credentials = Credentials::new("", "", "");
-    let mut reactor = Reactor::new(Traffic::new(Work::Login, credentials))?;
+    let mut reactor = Reactor::new(Traffic::new(Work::Login, Credentials::usual()))?;
     for address in &options.listen {
-        println!("{}", reactor.listen(address)?);
+        println!("{}", socket::text(&reactor.listen(address)?));
     }
     loop {
         reactor.turn(Duration::from_secs(1))?;
@@ -131,7 +123,7 @@ fn serve(options: &ServerOptions) -> Result<()> {
 
 fn generate(options: ClientOptions) -> Result<()> {
     let work = match options.bulk {
-        Some(row_bytes) => Work::Bulk { row_bytes, total_bytes: BULK_BYTES },
+        Some(row_bytes) => Work::Bulk { row_bytes, total_bytes: bulk::TOTAL_BYTES },
         None if options.login_only => Work::Login,
         None => Work::Query(options.protocol),
     };

@@ -4,23 +4,19 @@
 //!
 //! The other client runs in a thread of its own on the peers' core.
 
-mod pattern;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use net::sys::Address;
 use serde_json::{Value, json};
 
-use crate::auth::Credentials;
 use crate::load::{Load, Stop};
+use crate::pattern::Pattern;
 use crate::process::Threads;
 use crate::reactor::Reactor;
-use crate::run::Setting;
-use crate::socket::Address;
-use crate::traffic::{Protocol, Traffic, Work};
-pub(crate) use pattern::{PATTERNS, Pattern};
+use crate::traffic::{Credentials, Protocol, Traffic, Work};
 
 /// Messages in a short flood and in a long one.
 pub(crate) const SHORT: u64 = 1_000;
@@ -147,8 +143,7 @@ impl Flood {
     /// number of its answers.
     fn ask(&self, is_over: &AtomicBool) -> Result<(Duration, u64)> {
         let work = Work::Query(Protocol::Simple);
-        let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
-        let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
+        let mut reactor = Reactor::new(Traffic::new(work, Credentials::usual()))?;
         self.log_in(&mut reactor)?;
         reactor.begin()?;
         while !is_over.load(Ordering::Relaxed) {

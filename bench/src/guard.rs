@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::flood::{PATTERNS, Pattern, SHORT};
+use crate::flood::SHORT;
+use crate::pattern::{PATTERNS, Pattern};
 use crate::steps::{self, Steps};
 
 /// Disables CPU features, since the C library chooses its copy functions by them. Thus the record

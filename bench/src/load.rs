@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use load::Histogram;
+use net::sys::Address;
 use serde_json::{Value, json};
 
 use crate::process::{Threads, Usage, resident_bytes};
 use crate::reactor::Reactor;
-use crate::socket::{Address, Stream};
+use crate::socket::Socket;
 use crate::traffic::Work;
 
 /// The maximum number of simultaneous logins. It is below the listen backlog of the poolers;
@@ -219,9 +220,9 @@ impl Load {
             while reactor.traffic.logging_in + reactor.traffic.ready < clients
                 && reactor.traffic.logging_in < LOGINS_MAX
             {
-                let stream = Stream::connect(&self.pooler)
+                let socket = Socket::connect(&self.pooler)
                     .with_context(|| format!("cannot connect to {}", self.pooler))?;
-                reactor.open_client(stream)?;
+                reactor.open_client(socket)?;
             }
             reactor.turn(TURN_MAX)?;
             let now = reactor.traffic.progress();

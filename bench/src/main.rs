@@ -4,7 +4,6 @@
 //! under test has another core alone. So neither PostgreSQL nor pgbench hides its cost. The figures
 //! are the pooler's CPU time. See docs/performance.md.
 
-mod auth;
 mod bulk;
 mod client;
 mod command;
@@ -14,7 +13,7 @@ mod frame;
 mod guard;
 mod load;
 mod named;
-mod plot;
+mod pattern;
 mod process;
 mod reactor;
 mod real;

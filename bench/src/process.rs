@@ -11,6 +11,9 @@ use anyhow::{Context, Result};
 
 use crate::sys;
 
+/// The line of `status` with the context switches of a thread that waited.
+const VOLUNTARY: &str = "voluntary_ctxt_switches:";
+
 /// CPU time, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CpuTime {
@@ -71,7 +74,8 @@ impl Threads {
             let Some(schedstat) = read_task(&folder.join("schedstat"))? else { continue };
             let Some(status) = read_task(&folder.join("status"))? else { continue };
             let cpu = CpuTime::parse(&schedstat).with_context(|| format!("schedstat of {id}"))?;
-            let sleeps = sleeps(&status).with_context(|| format!("status of {id}"))?;
+            let sleeps = field(&status, VOLUNTARY);
+            let sleeps = sleeps.with_context(|| format!("status of {id}"))?;
             threads.0.insert(id, Thread { cpu, sleeps });
         }
         Ok(threads)
@@ -126,36 +130,28 @@ fn read_task(path: &Path) -> Result<Option<String>> {
     }
 }
 
-fn sleeps(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-    line.trim().parse().ok()
+/// Returns the number in the line that begins with `name`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Returns the resident memory in bytes. `smaps_rollup` is exact. The cheaper `statm` may be off by
 /// 64 pages per thread, which is more than a thousand idle clients use.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/smaps_rollup");
-    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
-    parse_resident(&text).with_context(|| format!("no Rss in {path}"))
-}
-
-fn parse_resident(smaps: &str) -> Option<u64> {
-    let line = smaps.lines().find_map(|line| line.strip_prefix("Rss:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
+    bytes(&format!("/proc/{pid}/smaps_rollup"), "Rss:")
 }
 
 /// Returns the size of the page tables of a process, in bytes.
 pub(crate) fn page_table_bytes(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/status");
-    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
-    parse_page_tables(&text).with_context(|| format!("no VmPTE in {path}"))
+    bytes(&format!("/proc/{pid}/status"), "VmPTE:")
 }
 
-fn parse_page_tables(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
+/// Returns the figure in the line that begins with `name`, which is in KiB.
+fn bytes(path: &str, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(path).with_context(|| path.to_owned())?;
+    let kib = field(&text, name).with_context(|| format!("no {name} in {path}"))?;
+    Ok(kib * 1024)
 }
 
 /// Returns the ids of the running children of a process.
@@ -232,8 +228,9 @@ mod tests {
     #[test]
     fn only_voluntary_switches_are_sleeps() {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t7\n";
-        assert_eq!(sleeps(status), Some(12));
-        assert_eq!(sleeps("nonvoluntary_ctxt_switches:\t7\n"), None);
+        assert_eq!(field(status, VOLUNTARY), Some(12));
+        assert_eq!(field("nonvoluntary_ctxt_switches:\t7\n", VOLUNTARY), None);
+        assert_eq!(field("55-77 ---p [rollup]\nRss:   8 kB\nPss: 4 kB\n", "Rss:"), Some(8));
     }
 
     #[test]
@@ -246,18 +243,6 @@ mod tests {
             (threads(&[(1, 100), (2, 200)]), threads(&[(1, 170), (2, 230), (3, 5)]));
         let cpu = CpuTime { run_ns: 105, wait_ns: 1 };
         assert_eq!(now.since(&before), Usage { cpu, busiest_ns: 70, sleeps: 105 });
-    }
-
-    #[test]
-    fn resident_memory_is_in_kibibytes() {
-        assert_eq!(parse_resident("55-77 ---p [rollup]\nRss:   8 kB\nPss: 4 kB\n"), Some(8_192));
-        assert_eq!(parse_resident("Pss: 4 kB\n"), None);
-    }
-
-    #[test]
-    fn page_tables_are_in_kibibytes() {
-        assert_eq!(parse_page_tables("VmRSS:\t 12 kB\nVmPTE:\t   60 kB\n"), Some(61_440));
-        assert_eq!(parse_page_tables("VmRSS: 12 kB\n"), None);
     }
 
     #[test]

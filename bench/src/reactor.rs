@@ -3,16 +3,15 @@
 //! one loop so that together they cost less than the pooler, and the pooler is the part that is
 //! saturated.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use net::sys::Address;
 
 use crate::client::Client;
 use crate::frame::put;
-use crate::server::{Session, Verdict};
-use crate::socket::{Address, Listener, Stream};
-use crate::sys::{CLOSED, Epoll};
+use crate::server::{self, Session};
+use crate::socket::{Poll, Socket};
 use crate::tls::{TlsContext, TlsEnd};
 use crate::traffic::Traffic;
 
@@ -23,7 +22,7 @@ const DRAWS_MAX: usize = 1_000;
 /// The event loop and its connections.
 #[derive(Debug)]
 pub(crate) struct Reactor {
-    epoll: Epoll,
+    poll: Poll,
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// Slots emptied in this turn. They are not reused in it, since events for them may be pending.
@@ -38,13 +37,13 @@ pub(crate) struct Reactor {
 #[derive(Debug)]
 enum Slot {
     Empty,
-    Listener(Listener),
+    Listener(Socket),
     Connection(Box<Connection>),
 }
 
 #[derive(Debug)]
 struct Connection {
-    stream: Stream,
+    socket: Socket,
     peer: Peer,
     tls: Option<TlsEnd>,
     /// The beginning of a message that is still incomplete.
@@ -58,16 +57,23 @@ struct Connection {
     blocked: bool,
 }
 
+/// The future of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Stay,
+    Close,
+}
+
 #[derive(Debug)]
 enum Peer {
     Client(Client),
-    Session(Session),
+    Session(Box<Session>),
 }
 
 impl Reactor {
     pub(crate) fn new(traffic: Traffic) -> Result<Self> {
         Ok(Self {
-            epoll: Epoll::new()?,
+            poll: Poll::new()?,
             slots: Vec::new(),
             free: Vec::new(),
             emptied: Vec::new(),
@@ -82,20 +88,20 @@ impl Reactor {
     /// system chose.
     pub(crate) fn listen(&mut self, address: &Address) -> Result<Address> {
         let listener =
-            Listener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+            Socket::listen(address).with_context(|| format!("cannot listen on {address}"))?;
         let address = listener.address()?;
         let index = self.vacancy();
-        self.epoll.add(listener.as_fd(), index)?;
+        self.poll.add(&listener, index)?;
         self.slots[index] = Slot::Listener(listener);
         Ok(address)
     }
 
     /// Adds a client of the load generator and begins its login.
-    pub(crate) fn open_client(&mut self, stream: Stream) -> Result<()> {
+    pub(crate) fn open_client(&mut self, socket: Socket) -> Result<()> {
         let mut said = Vec::new();
         let client = Client::start(&mut self.traffic, &mut said);
         let tls = self.tls.clone();
-        self.open(stream, Peer::Client(client), tls.as_ref(), said)
+        self.open(socket, Peer::Client(client), tls.as_ref(), said)
     }
 
     /// Calls `act` for every client and sends the bytes that it appends.
@@ -108,7 +114,7 @@ impl Reactor {
                 && let Peer::Client(client) = &mut connection.peer
             {
                 act(client, &mut self.traffic, &mut connection.said);
-                connection.flush(&self.epoll, index)?;
+                connection.flush(&self.poll, index)?;
             }
         }
         Ok(())
@@ -123,7 +129,7 @@ impl Reactor {
                 && self.traffic.ready > left
             {
                 put(&mut connection.said, b'X', &[]);
-                connection.flush(&self.epoll, index)?;
+                connection.flush(&self.poll, index)?;
                 *slot = Slot::Empty;
                 self.emptied.push(index);
                 self.traffic.ready -= 1;
@@ -169,7 +175,7 @@ impl Reactor {
             && client.is_idle()
         {
             client.ask_due(due, &mut self.traffic, &mut connection.said);
-            connection.flush(&self.epoll, index)?;
+            connection.flush(&self.poll, index)?;
             return Ok(true);
         }
         Ok(false)
@@ -182,14 +188,15 @@ impl Reactor {
     /// When an answer is wrong, or the pooler ends a client's connection unexpectedly. A figure
     /// measured beside a mistake has no value.
     pub(crate) fn turn(&mut self, timeout: Duration) -> Result<()> {
-        for (index, events) in self.epoll.wait(timeout)? {
+        for at in 0..self.poll.wait(timeout)? {
+            let (index, may_end) = self.poll.ready(at);
             match &mut self.slots[index] {
                 Slot::Empty => {}
                 Slot::Listener(_) => self.accept(index)?,
                 Slot::Connection(connection) => {
                     let verdict = connection.handle(
-                        events,
-                        &self.epoll,
+                        may_end,
+                        &self.poll,
                         index,
                         &mut self.buffer,
                         &mut self.traffic,
@@ -207,27 +214,32 @@ impl Reactor {
 
     fn accept(&mut self, index: usize) -> Result<()> {
         while let Slot::Listener(listener) = &self.slots[index] {
-            let Some(stream) = listener.accept()? else { break };
+            let Some(socket) = listener.accept()? else { break };
             self.sessions += 1;
-            self.open(stream, Peer::Session(Session::new(self.sessions)), None, Vec::new())?;
+            self.open(
+                socket,
+                Peer::Session(Box::new(server::session(self.sessions))),
+                None,
+                Vec::new(),
+            )?;
         }
         Ok(())
     }
 
     fn open(
         &mut self,
-        stream: Stream,
+        socket: Socket,
         peer: Peer,
         tls: Option<&TlsContext>,
         said: Vec<u8>,
     ) -> Result<()> {
         let index = self.vacancy();
-        self.epoll.add(stream.as_fd(), index)?;
+        self.poll.add(&socket, index)?;
         let (inbox, mut outbox) = (Vec::new(), Vec::new());
         let tls = tls.map(|context| TlsEnd::begin(context, &mut outbox));
         let mut connection =
-            Connection { stream, peer, tls, inbox, said, outbox, sent: 0, blocked: false };
-        connection.flush(&self.epoll, index)?;
+            Connection { socket, peer, tls, inbox, said, outbox, sent: 0, blocked: false };
+        connection.flush(&self.poll, index)?;
         self.slots[index] = Slot::Connection(Box::new(connection));
         Ok(())
     }
@@ -243,26 +255,26 @@ impl Reactor {
 impl Connection {
     fn handle(
         &mut self,
-        events: u32,
-        epoll: &Epoll,
+        may_end: bool,
+        poll: &Poll,
         index: usize,
         buffer: &mut [u8],
         traffic: &mut Traffic,
     ) -> Result<Verdict> {
         if self.blocked {
-            self.flush(epoll, index)?;
+            self.flush(poll, index)?;
         }
-        while let Some(count) = self.stream.receive(buffer)? {
+        while let Some(count) = self.socket.receive(buffer)? {
             if count == 0 {
                 return self.peer.handle_end(traffic);
             }
             let verdict = self.receive(&buffer[..count], traffic)?;
-            self.flush(epoll, index)?;
+            self.flush(poll, index)?;
             if verdict == Verdict::Close {
                 return Ok(verdict);
             }
             // A short read has emptied the socket. Only the end of the stream may be left.
-            if count < buffer.len() && events & CLOSED == 0 {
+            if count < buffer.len() && !may_end {
                 break;
             }
         }
@@ -290,7 +302,7 @@ impl Connection {
 
     /// Sends until everything is sent or the socket is full. A broken connection is noticed when
     /// the end of its stream is read.
-    fn flush(&mut self, epoll: &Epoll, index: usize) -> Result<()> {
+    fn flush(&mut self, poll: &Poll, index: usize) -> Result<()> {
         match &mut self.tls {
             Some(tls) => tls.seal(&mut self.said, &mut self.outbox)?,
             None if self.outbox.is_empty() => std::mem::swap(&mut self.said, &mut self.outbox),
@@ -305,12 +317,12 @@ impl Connection {
                     Peer::Client(client) => client.refill(&mut self.outbox),
                 }
                 if self.outbox.is_empty() {
-                    return self.set_blocked(epoll, index, false);
+                    return self.set_blocked(poll, index, false);
                 }
             }
-            match self.stream.send(&self.outbox[self.sent..]) {
+            match self.socket.send(&self.outbox[self.sent..]) {
                 Ok(Some(count)) => self.sent += count,
-                Ok(None) => return self.set_blocked(epoll, index, true),
+                Ok(None) => return self.set_blocked(poll, index, true),
                 Err(_) => {
                     self.sent = self.outbox.len();
                     return Ok(());
@@ -319,10 +331,10 @@ impl Connection {
         }
     }
 
-    fn set_blocked(&mut self, epoll: &Epoll, index: usize, blocked: bool) -> Result<()> {
+    fn set_blocked(&mut self, poll: &Poll, index: usize, blocked: bool) -> Result<()> {
         if self.blocked != blocked {
             self.blocked = blocked;
-            epoll.want_write(self.stream.as_fd(), index, blocked)?;
+            poll.want_write(&self.socket, index, blocked)?;
         }
         Ok(())
     }
@@ -337,7 +349,11 @@ impl Peer {
     ) -> Result<(usize, Verdict)> {
         match self {
             Self::Client(client) => Ok((client.handle(bytes, traffic, out)?, Verdict::Stay)),
-            Self::Session(session) => session.handle(bytes, out),
+            Self::Session(session) => {
+                session.feed(bytes, out);
+                let verdict = if session.is_closed() { Verdict::Close } else { Verdict::Stay };
+                Ok((bytes.len(), verdict))
+            }
         }
     }
 

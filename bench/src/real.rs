@@ -4,78 +4,28 @@
 //! differ less than in `run`.
 
 mod cluster;
+mod fact;
 mod generator;
 mod meter;
+mod place;
 mod report;
+mod rig;
 mod row;
+mod sample;
 mod scene;
 mod stage;
 mod standbys;
 
-use std::path::PathBuf;
-
 use anyhow::{Context as _, Result, ensure};
-use clap::Args;
 
 use crate::run::{Programs, Workplace};
+use crate::stats::write_json;
 use cluster::{Cluster, Library};
 use generator::Generator;
 use report::Report;
+pub(crate) use rig::RealOptions;
+use rig::{Rig, order};
 use row::{ROWS, Use};
-
-/// The side under test, which clients connect to. The order is that of the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Direct,
-    PgBouncer,
-    Weir,
-    /// Weir with `data_path = direct`: backends serve the clients' sockets.
-    DirectPool,
-}
-
-const SIDES: [Side; 4] = [Side::Direct, Side::PgBouncer, Side::Weir, Side::DirectPool];
-
-#[derive(Debug, Args)]
-pub(crate) struct RealOptions {
-    /// The rows to measure, by their names or by beginnings of names; see --list. Without any, the
-    /// first fifteen of the list
-    #[arg(value_name = "ROW")]
-    rows: Vec<String>,
-    /// List the rows and exit
-    #[arg(long)]
-    list: bool,
-    /// Seconds of each measurement; rows about latencies take at least ten
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
-    /// Number of rounds; each measures all sides in turn
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// Accounts in units of 100,000
-    #[arg(long, default_value_t = 10)]
-    scale: u32,
-    /// Number of clients of the rows that do not define it
-    #[arg(long, value_name = "CLIENTS", default_value_t = 2_000)]
-    fleet: usize,
-    /// Measure a row directly as well, unless it has more clients than this: PostgreSQL has a
-    /// process for each
-    #[arg(long, value_name = "CLIENTS", default_value_t = 1_000)]
-    direct_max: usize,
-    /// The load generator: weir, or pgbench, which has no percentiles
-    #[arg(long, value_enum, default_value_t = Generator::Weir)]
-    generator: Generator,
-    /// Weir's program
-    #[arg(long, value_name = "PATH", default_value = "target/release/weir")]
-    weir: PathBuf,
-    /// The library `weir` for the server, which the rows direct-* and builtin-* need
-    #[arg(long, value_name = "PATH")]
-    library: Option<PathBuf>,
-    /// PgBouncer's program, looked for in the usual places when not given
-    #[arg(long, value_name = "PATH")]
-    pgbouncer: Option<PathBuf>,
-    /// File for the JSON with every measurement
-    #[arg(long, value_name = "FILE", default_value = "bench/out/real.json")]
-    json: PathBuf,
-}
 
 /// Measures the chosen rows, prints the tables and writes every measurement as JSON.
 ///
@@ -134,24 +84,7 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
         }
     }
     println!("{}", report.to_text());
-    report.write_json(&options.json)?;
+    write_json(&options.json, &report.to_json())?;
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
-}
-
-#[derive(Debug)]
-struct Rig<'a> {
-    programs: Programs,
-    cluster: Cluster,
-    workplace: &'a Workplace,
-    options: &'a RealOptions,
-}
-
-/// Returns the sides, in reverse order every second round, so that drift affects all sides equally.
-fn order(round: usize) -> [Side; SIDES.len()] {
-    let mut sides = SIDES;
-    if round % 2 == 1 {
-        sides.reverse();
-    }
-    sides
 }

@@ -10,16 +10,15 @@ mod bridge;
 mod ring;
 
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use net::sys::Address;
+use wire::frontend;
 
-use crate::frame::put_startup;
-use crate::socket::{Address, Listener, Stream};
-use crate::sys::Epoll;
+use crate::socket::{self, Poll, Socket};
 
 /// The end of an answer: ReadyForQuery, outside of a transaction.
 const READY: &[u8] = b"Z\0\0\0\x05I";
@@ -28,10 +27,10 @@ const BUFFER_BYTES: usize = 16 * 1024;
 #[derive(Debug, Args)]
 pub(crate) struct RelayOptions {
     /// Address to listen on: 127.0.0.1:PORT or a path
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = socket::parse)]
     listen: Address,
     /// The server: 127.0.0.1:PORT or a path
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket::parse)]
     connect: Address,
     /// Number of connections to the server
     #[arg(long, default_value_t = 20)]
@@ -52,15 +51,15 @@ pub(crate) struct RelayOptions {
 }
 
 impl RelayOptions {
-    fn open_server(&self) -> Result<Stream> {
-        Stream::connect(&self.connect)
+    fn open_server(&self) -> Result<Socket> {
+        Socket::connect(&self.connect)
             .with_context(|| format!("cannot connect to {}", self.connect))
     }
 
     /// Returns the startup packet for a server.
     fn startup(&self) -> Vec<u8> {
         let mut startup = Vec::new();
-        put_startup(&mut startup, &[("user", &self.user), ("database", &self.database)]);
+        frontend::startup(&mut startup, 0, &[("user", &self.user), ("database", &self.database)]);
         startup
     }
 }
@@ -68,21 +67,21 @@ impl RelayOptions {
 /// A socket of the relay. Its index is its epoll token.
 #[derive(Debug)]
 enum End {
-    Listener(Listener),
+    Listener(Socket),
     /// A client that has not logged in yet.
-    Newcomer(Stream),
-    Client(Stream),
+    Newcomer(Socket),
+    Client(Socket),
     /// A server whose login is in progress, with the part of its greeting received so far.
-    Opening(Stream, Vec<u8>),
+    Opening(Socket, Vec<u8>),
     /// A server, and the index of the client that it serves.
-    Server(Stream, Option<usize>),
+    Server(Socket, Option<usize>),
     Gone,
 }
 
 #[derive(Debug)]
 struct Relay<'a> {
     options: &'a RelayOptions,
-    epoll: Epoll,
+    poll: Poll,
     ends: Vec<End>,
     idle: Vec<usize>,
     /// Clients that wait for a free server. Their bytes stay in the socket meanwhile.
@@ -96,7 +95,7 @@ struct Relay<'a> {
 
 /// Serves clients until killed.
 pub(crate) fn run(options: &RelayOptions) -> Result<()> {
-    let listener = Listener::bind(&options.listen)
+    let listener = Socket::listen(&options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     if options.ring {
         return ring::run(options, listener);
@@ -106,7 +105,7 @@ pub(crate) fn run(options: &RelayOptions) -> Result<()> {
     }
     let mut relay = Relay {
         options,
-        epoll: Epoll::new()?,
+        poll: Poll::new()?,
         ends: Vec::new(),
         idle: Vec::new(),
         waiting: VecDeque::new(),
@@ -114,12 +113,12 @@ pub(crate) fn run(options: &RelayOptions) -> Result<()> {
         early: Vec::new(),
         buffer: vec![0; BUFFER_BYTES],
     };
-    println!("{}", listener.address()?);
-    relay.epoll.add(listener.as_fd(), relay.ends.len())?;
+    println!("{}", socket::text(&listener.address()?));
+    relay.poll.add(&listener, relay.ends.len())?;
     relay.ends.push(End::Listener(listener));
     loop {
-        for (index, _) in relay.epoll.wait(Duration::from_secs(1))? {
-            relay.handle(index)?;
+        for at in 0..relay.poll.wait(Duration::from_secs(1))? {
+            relay.handle(relay.poll.ready(at).0)?;
         }
     }
 }
@@ -144,7 +143,7 @@ impl Relay<'_> {
 
     fn add(&mut self, end: End) -> Result<()> {
         if let End::Newcomer(stream) | End::Opening(stream, _) = &end {
-            self.epoll.add(stream.as_fd(), self.ends.len())?;
+            self.poll.add(stream, self.ends.len())?;
         }
         self.ends.push(end);
         Ok(())
@@ -176,8 +175,8 @@ impl Relay<'_> {
         if self.early.len() == 1 {
             let startup = self.options.startup();
             for _ in 0..self.options.servers {
-                let mut stream = self.options.open_server()?;
-                send(&mut stream, &startup)?;
+                let stream = self.options.open_server()?;
+                send(&stream, &startup)?;
                 self.add(End::Opening(stream, Vec::new()))?;
             }
         }
@@ -187,8 +186,8 @@ impl Relay<'_> {
     fn greet(&mut self) -> Result<()> {
         for newcomer in std::mem::take(&mut self.early) {
             let end = std::mem::replace(&mut self.ends[newcomer], End::Gone);
-            if let End::Newcomer(mut stream) = end {
-                send(&mut stream, &self.greeting)?;
+            if let End::Newcomer(stream) = end {
+                send(&stream, &self.greeting)?;
                 self.ends[newcomer] = End::Client(stream);
             }
         }
@@ -264,7 +263,7 @@ impl Relay<'_> {
 }
 
 /// Sends all bytes at once, which is possible for small messages.
-fn send(stream: &mut Stream, bytes: &[u8]) -> Result<()> {
+fn send(stream: &Socket, bytes: &[u8]) -> Result<()> {
     // An error means that the peer has gone, which does not matter.
     if let Ok(sent) = stream.send(bytes) {
         ensure!(sent == Some(bytes.len()), "a peer does not read its small messages");

@@ -6,6 +6,8 @@ mod pooler;
 mod report;
 mod row;
 mod sample;
+mod setting;
+mod workplace;
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -15,14 +17,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
+use crate::stats::write_json;
 use crate::sys;
 pub(crate) use binary::Programs;
 pub(crate) use flames::{FlameOptions, run as flames};
-pub(crate) use pooler::{Pooler, Setting, Workers, Workplace};
+pub(crate) use pooler::{Pooler, free_port};
 use report::{Line, Report};
 use row::Row;
-pub(crate) use row::{Key, Tls};
 use sample::Bench;
+pub(crate) use setting::{Setting, Workers};
+pub(crate) use workplace::{Key, Tls, Workplace};
 
 const PAIRS: usize = 7;
 const PAIRS_QUICK: usize = 2;
@@ -102,14 +106,19 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
         }
     }
     println!("{}", report.to_text());
-    report.write_json(&options.json)?;
+    write_json(&options.json, &report.to_json())?;
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
 
 /// Measures one row: the poolers in turn, in reverse order every second time, so that drift affects
 /// both equally.
-fn measure(bench: &Bench<'_>, row: &Row, programs: &Programs, pairs: usize) -> Result<Line> {
+fn measure(
+    bench: &Bench<'_>,
+    row: &'static Row,
+    programs: &Programs,
+    pairs: usize,
+) -> Result<Line> {
     let mut line = Line::new(row);
     let started = Instant::now();
     for pair in 0..pairs {

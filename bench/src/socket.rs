@@ -1,179 +1,174 @@
-//! TCP and unix sockets in one type, since the peers of the benchmark use both.
+//! Sockets of the benchmark's peers, and the epoll that watches them. Both use Weir's own system calls.
 
-use std::fmt;
 use std::fs::Permissions;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::net::{AddrParseError, TcpStream};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use net::sys::{Address, Epoll, Events, epoll, socket};
 
-/// The address of a socket: `127.0.0.1:5432`, or a path that begins with `/`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Address {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
+/// The length of the queue of connections that are not accepted yet.
+const BACKLOG: u32 = 4_096;
+/// Events taken at a time.
+const BATCH: usize = 512;
+
+/// Parses `127.0.0.1:5432`, or a path that begins with `/`.
+pub(crate) fn parse(text: &str) -> Result<Address, AddrParseError> {
+    if text.starts_with('/') {
+        return Ok(Address::Unix(text.into()));
+    }
+    text.parse().map(Address::Inet)
 }
 
-impl FromStr for Address {
-    type Err = std::net::AddrParseError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.starts_with('/') {
-            Ok(Self::Unix(text.into()))
-        } else {
-            text.parse().map(Self::Tcp)
-        }
+/// Returns the text that [`parse`] reads.
+pub(crate) fn text(address: &Address) -> String {
+    match address {
+        Address::Unix(path) => path.display().to_string(),
+        Address::Inet(_) | Address::Abstract(_) | Address::Unnamed => address.to_string(),
     }
 }
 
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "{address}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
+/// Returns the address of a port of 127.0.0.1. The system chooses a port for 0.
+pub(crate) fn local(port: u16) -> Address {
+    Address::Inet(([127, 0, 0, 1], port).into())
 }
 
+/// A socket that does not block: one that listens, or one that is connected.
 #[derive(Debug)]
-pub(crate) enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
+pub(crate) struct Socket(OwnedFd);
 
-impl Listener {
-    /// Opens a non-blocking listening socket. A unix socket is open to every user of the machine,
-    /// since the pooler may run as another user.
-    pub(crate) fn bind(address: &Address) -> io::Result<Self> {
-        match address {
-            Address::Tcp(address) => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Ok(Self::Tcp(listener))
-            }
-            Address::Unix(path) => {
-                let listener = UnixListener::bind(path)?;
-                std::fs::set_permissions(path, Permissions::from_mode(0o777))?;
-                listener.set_nonblocking(true)?;
-                Ok(Self::Unix(listener))
-            }
+impl Socket {
+    /// Opens a listening socket. A unix socket is open to every user of the machine, since the pooler
+    /// may run as another user.
+    pub(crate) fn listen(address: &Address) -> io::Result<Self> {
+        let own = Self(socket::open(address)?);
+        if let Address::Inet(_) = address {
+            socket::set_reuse_address(own.0.as_raw_fd())?;
         }
+        socket::bind(own.0.as_raw_fd(), address)?;
+        if let Address::Unix(path) = address {
+            std::fs::set_permissions(path, Permissions::from_mode(0o777))?;
+        }
+        socket::listen(own.0.as_raw_fd(), BACKLOG)?;
+        Ok(own)
     }
 
-    /// Accepts the next connection. Returns `None` if there is none.
-    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
-        let accepted = match self {
-            Self::Tcp(listener) => listener.accept().and_then(|(s, _)| Stream::from_tcp(s)),
-            Self::Unix(listener) => listener.accept().and_then(|(s, _)| Stream::from_unix(s)),
-        };
-        match accepted {
-            Ok(stream) => Ok(Some(stream)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Returns the address in use, with the port that the system chose.
-    pub(crate) fn address(&self) -> io::Result<Address> {
-        match self {
-            Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Self::Unix(listener) => {
-                let address = listener.local_addr()?;
-                Ok(Address::Unix(address.as_pathname().map(PathBuf::from).unwrap_or_default()))
-            }
-        }
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(listener) => listener.as_fd(),
-        }
-    }
-}
-
-/// A connected, non-blocking socket.
-#[derive(Debug)]
-pub(crate) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
     /// Connects. It blocks only during the kernel's handshake; on one machine, that does not wait
     /// for the listening process while its backlog has room.
     pub(crate) fn connect(address: &Address) -> io::Result<Self> {
         match address {
-            Address::Tcp(address) => Self::from_tcp(TcpStream::connect(address)?),
-            Address::Unix(path) => Self::from_unix(UnixStream::connect(path)?),
+            Address::Inet(address) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                Ok(Self(stream.into()))
+            }
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_nonblocking(true)?;
+                Ok(Self(stream.into()))
+            }
+            Address::Abstract(_) | Address::Unnamed => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     /// Begins to connect without waiting. If the backlog is full, the kernel tries again later.
     /// Reading shows whether the connection has failed.
     pub(crate) fn begin(address: &Address) -> io::Result<Self> {
-        let Address::Tcp(address) = address else { return Self::connect(address) };
-        let socket = Socket::new(Domain::for_address(*address), Type::STREAM.nonblocking(), None)?;
-        match socket.connect(&(*address).into()) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-            _ => Self::from_tcp(socket.into()),
+        let Address::Inet(_) = address else { return Self::connect(address) };
+        let own = Self(socket::open(address)?);
+        socket::set_nodelay(own.0.as_raw_fd())?;
+        socket::connect(own.0.as_raw_fd(), address)?;
+        Ok(own)
+    }
+
+    /// Accepts the next connection. Returns `None` if there is none.
+    pub(crate) fn accept(&self) -> io::Result<Option<Self>> {
+        let Some((fd, from)) = unless_blocked(socket::accept(self.0.as_raw_fd()))? else {
+            return Ok(None);
+        };
+        if let Address::Inet(_) = from {
+            socket::set_nodelay(fd.as_raw_fd())?;
         }
+        Ok(Some(Self(fd)))
     }
 
-    fn from_tcp(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        Ok(Self::Tcp(stream))
-    }
-
-    fn from_unix(stream: UnixStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Self::Unix(stream))
+    /// Returns the own address, with the port that the system chose.
+    pub(crate) fn address(&self) -> io::Result<Address> {
+        socket::local_address(self.0.as_raw_fd())
     }
 
     /// Reads into `buffer`. Returns `None` if nothing has arrived yet, and 0 at the end of the
     /// stream. A reset counts as the end.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let result = match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        };
-        match result {
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match socket::recv(self.0.as_raw_fd(), buffer) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(Some(0)),
             other => unless_blocked(other),
         }
     }
 
     /// Writes as many bytes as the socket takes now. Returns `None` if it takes none.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        unless_blocked(match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        })
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        unless_blocked(socket::send(self.0.as_raw_fd(), bytes))
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
+        self.0.as_fd()
     }
 }
 
-fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
+fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
-        Ok(count) => Ok(Some(count)),
+        Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// An edge-triggered epoll instance. Each socket has a token.
+#[derive(Debug)]
+pub(crate) struct Poll {
+    epoll: Epoll,
+    events: Events,
+}
+
+impl Poll {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { epoll: Epoll::new()?, events: Events::with_room(BATCH) })
+    }
+
+    /// Watches a socket for input and for its end.
+    pub(crate) fn add(&self, socket: &Socket, token: usize) -> io::Result<()> {
+        self.epoll.add(socket.0.as_raw_fd(), epoll::READ, token as u64)
+    }
+
+    /// Starts or stops to watch for the readiness to write.
+    pub(crate) fn want_write(&self, socket: &Socket, token: usize, wanted: bool) -> io::Result<()> {
+        let interest = if wanted { epoll::READ_WRITE } else { epoll::READ };
+        self.epoll.modify(socket.0.as_raw_fd(), interest, token as u64)
+    }
+
+    /// Waits at most `timeout` and returns how many sockets became ready.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<usize> {
+        // A load without a rate needs only milliseconds, and so one call.
+        let is_fine = !timeout.subsec_nanos().is_multiple_of(1_000_000);
+        if is_fine {
+            self.epoll.wait_finely(timeout)?;
+        }
+        let rest = if is_fine { Duration::ZERO } else { timeout };
+        self.epoll.wait(&mut self.events, i32::try_from(rest.as_millis()).unwrap_or(i32::MAX))?;
+        Ok(self.events.len())
+    }
+
+    /// Returns the token of a socket that became ready, and whether its stream may have ended.
+    pub(crate) fn ready(&self, index: usize) -> (usize, bool) {
+        let (token, events) = self.events.at(index);
+        (token as usize, events & (epoll::PEER_DONE | epoll::BROKEN) != 0)
     }
 }
 
@@ -183,11 +178,9 @@ mod tests {
 
     #[test]
     fn an_address_is_a_path_or_a_socket_address() {
-        assert_eq!("/run/x/.s.PGSQL.1".parse(), Ok(Address::Unix("/run/x/.s.PGSQL.1".into())));
-        assert_eq!(
-            "127.0.0.1:5432".parse::<Address>().map(|a| a.to_string()),
-            Ok("127.0.0.1:5432".into())
-        );
-        assert!("localhost".parse::<Address>().is_err());
+        for address in ["/run/x/.s.PGSQL.1", "127.0.0.1:5432"] {
+            assert_eq!(parse(address).map(|parsed| text(&parsed)), Ok(address.to_owned()));
+        }
+        assert!(parse("localhost").is_err());
     }
 }

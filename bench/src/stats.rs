@@ -1,23 +1,30 @@
-//! The arithmetic of the benchmark: median and range.
+//! The arithmetic of the benchmark, median and range, and the file of all measurements.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use load::Summary;
+use serde_json::Value;
+
+/// Writes a document, and creates its folder.
+pub(crate) fn write_json(path: &Path, document: &Value) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let text = serde_json::to_string_pretty(document)?;
+    fs::write(path, text).with_context(|| path.display().to_string())
+}
 
 /// Returns the middle value, or the mean of the two in the middle. Returns `None` if there are no
 /// values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-    }
+    Summary::of(values.to_vec()).map(|values| values.median)
 }
 
 /// Returns the smallest and the largest value. Returns `None` if there are no values.
 pub(crate) fn range(values: &[f64]) -> Option<(f64, f64)> {
-    let smallest = values.iter().copied().min_by(f64::total_cmp)?;
-    let largest = values.iter().copied().max_by(f64::total_cmp)?;
-    Some((smallest, largest))
+    Summary::of(values.to_vec()).map(|values| (values.minimum, values.maximum))
 }
 
 #[cfg(test)]

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use config::Config;
+use net::sys::Address;
 use proxy::Stepped;
 
-use crate::auth::Credentials;
-use crate::flood::{PATTERNS, Pattern, SHORT};
+use crate::flood::SHORT;
+use crate::pattern::{PATTERNS, Pattern};
 use crate::reactor::Reactor;
-use crate::socket::{Address, Stream};
-use crate::traffic::{Protocol, Traffic, Work};
+use crate::socket::Socket;
+use crate::traffic::{Credentials, Protocol, Traffic, Work};
 
 /// A load of the guard.
 #[derive(Debug, Clone, Copy)]
@@ -204,7 +205,7 @@ impl Rig {
         while !done(&self.reactor.traffic) {
             let traffic = &self.reactor.traffic;
             if traffic.logging_in + traffic.ready < self.clients {
-                self.reactor.open_client(Stream::connect(&self.address)?)?;
+                self.reactor.open_client(Socket::connect(&self.address)?)?;
             }
             self.reactor.turn(Duration::ZERO)?;
             if counted {

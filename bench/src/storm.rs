@@ -11,16 +11,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use load::Histogram;
+use net::sys::Address;
 use serde_json::{Value, json};
 
-use crate::auth::Credentials;
 use crate::load::{Load, Stop};
 use crate::process::resident_bytes;
 use crate::reactor::Reactor;
-use crate::run::Setting;
-use crate::socket::{Address, Stream};
+use crate::socket::Socket;
 use crate::sys;
-use crate::traffic::{Protocol, Traffic, Work};
+use crate::traffic::{Credentials, Protocol, Traffic, Work};
 
 /// The maximum time until all clients are logged in. A client whose connection request the kernel
 /// has dropped tries again after 1, 3, 7, 15, 31 and 63 seconds.
@@ -152,14 +151,13 @@ impl Storm {
     fn rush(&self, kept: &mut Option<Reactor>) -> Result<Duration> {
         sys::give_way()?;
         let work = Work::Query(Protocol::Simple);
-        let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
-        let reactor = kept.insert(Reactor::new(Traffic::new(work, credentials))?);
+        let reactor = kept.insert(Reactor::new(Traffic::new(work, Credentials::usual()))?);
         let began = Instant::now();
         let mut begun = 0;
         while reactor.traffic.ready < self.coming {
             let next = (self.coming - begun).min(BEGUN_MAX);
             for _ in 0..next {
-                reactor.open_client(Stream::begin(&self.pooler)?)?;
+                reactor.open_client(Socket::begin(&self.pooler)?)?;
             }
             begun += next;
             reactor.turn(if begun < self.coming { Duration::ZERO } else { TURN_MAX })?;
@@ -180,14 +178,13 @@ mod tests {
 
     #[test]
     fn late_queries_are_measured_from_their_due_time() {
-        let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let work = Work::Query(Protocol::Simple);
-        let mut reactor = Reactor::new(Traffic::new(work, credentials)).unwrap();
-        let pooler = reactor.listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+        let mut reactor = Reactor::new(Traffic::new(work, Credentials::usual())).unwrap();
+        let pooler = reactor.listen(&crate::socket::local(0)).unwrap();
         let (rate, calm) = (1_000.0, Duration::ZERO);
         let storm = Storm { pooler, at_work: 2, rate, calm, coming: 0, watch: 0 };
         for _ in 0..storm.at_work {
-            reactor.open_client(Stream::begin(&storm.pooler).unwrap()).unwrap();
+            reactor.open_client(Socket::begin(&storm.pooler).unwrap()).unwrap();
         }
         while reactor.traffic.ready < storm.at_work {
             reactor.turn(TURN_MAX).unwrap();

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use load::Histogram;
+use load::{Histogram, Keyring};
 
-use crate::auth::Credentials;
-use crate::flood::Pattern;
+use crate::pattern::Pattern;
 
 /// The work of a client that is logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +37,30 @@ pub(crate) struct Sessions {
     pub(crate) groups: usize,
     /// Number of clients at work at a time, chosen at random. 0: all clients.
     pub(crate) at_work: usize,
+}
+
+/// The user, database and password of all clients of a run.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    pub(crate) user: String,
+    pub(crate) database: String,
+    pub(crate) keyring: Keyring,
+}
+
+impl Credentials {
+    /// Of every client of the benchmark, unless the command line says something else.
+    pub(crate) const USER: &str = "bench";
+    pub(crate) const DATABASE: &str = "bench";
+    pub(crate) const PASSWORD: &str = "a password of the benchmark";
+
+    pub(crate) fn new(user: &str, database: &str, password: &str) -> Self {
+        let keyring = Keyring::new(user, Some(password));
+        Self { user: user.to_owned(), database: database.to_owned(), keyring }
+    }
+
+    pub(crate) fn usual() -> Self {
+        Self::new(Self::USER, Self::DATABASE, Self::PASSWORD)
+    }
 }
 
 /// The shared state of all clients of one run.

@@ -3,8 +3,8 @@
 
 use anyhow::{Result, ensure};
 
-use crate::flood::Pattern;
 use crate::frame::{Frame, put};
+use crate::pattern::Pattern;
 
 /// The approximate size of a piece of the flood.
 const PIECE_BYTES: usize = 64 * 1024;

@@ -1,7 +1,7 @@
 use super::*;
-use crate::auth::Credentials;
-use crate::flood::{PATTERNS, Pattern};
-use crate::server::{Session, Verdict};
+use crate::pattern::{PATTERNS, Pattern};
+use crate::server::{Session, session};
+use crate::traffic::Credentials;
 
 fn traffic(work: Work) -> Traffic {
     Traffic::new(work, Credentials::new("bench", "bench", "secret"))
@@ -24,8 +24,7 @@ fn deliver(
 ) -> Result<()> {
     while !sent.is_empty() {
         let mut answer = Vec::new();
-        let (used, verdict) = session.handle(&sent, &mut answer)?;
-        assert_eq!(used, sent.len());
+        session.feed(&sent, &mut answer);
         loop {
             let mut piece = Vec::new();
             session.refill(&mut piece);
@@ -37,7 +36,7 @@ fn deliver(
         sent.clear();
         let used = client.handle(&answer, traffic, &mut sent)?;
         assert_eq!(used, answer.len());
-        if verdict == Verdict::Close {
+        if session.is_closed() {
             client.handle_end(traffic)?;
         }
     }
@@ -46,7 +45,7 @@ fn deliver(
 
 fn answer_to(session: &mut Session, sent: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
-    session.handle(sent, &mut answer).unwrap();
+    session.feed(sent, &mut answer);
     answer
 }
 
@@ -54,7 +53,7 @@ fn answer_to(session: &mut Session, sent: &[u8]) -> Vec<u8> {
 fn every_protocol_gets_its_answer() {
     for protocol in [Protocol::Simple, Protocol::Extended, Protocol::Prepared] {
         let mut traffic = traffic(Work::Query(protocol));
-        let mut session = Session::new(1);
+        let mut session = session(1);
         let mut client = logged_in(&mut session, &mut traffic);
         assert_eq!((traffic.ready, traffic.logging_in), (1, 0));
         for done in 1..=3 {
@@ -69,7 +68,7 @@ fn every_protocol_gets_its_answer() {
 #[test]
 fn a_large_result_is_counted_in_bytes() {
     let mut traffic = traffic(Work::Bulk { row_bytes: 100, total_bytes: 200_000 });
-    let mut session = Session::new(1);
+    let mut session = session(1);
     let mut client = logged_in(&mut session, &mut traffic);
     let mut sent = Vec::new();
     client.ask(&mut traffic, &mut sent);
@@ -80,7 +79,7 @@ fn a_large_result_is_counted_in_bytes() {
 #[test]
 fn a_login_counts_when_the_pooler_has_closed() {
     let mut traffic = traffic(Work::Login);
-    logged_in(&mut Session::new(1), &mut traffic);
+    logged_in(&mut session(1), &mut traffic);
     assert_eq!((traffic.logins, traffic.logging_in, traffic.ready), (1, 0, 0));
 }
 
@@ -89,7 +88,7 @@ fn any_changed_byte_of_an_answer_is_noticed() {
     let mut position = 0;
     loop {
         let mut traffic = traffic(Work::Query(Protocol::Simple));
-        let mut session = Session::new(1);
+        let mut session = session(1);
         let mut client = logged_in(&mut session, &mut traffic);
         let mut sent = Vec::new();
         client.ask(&mut traffic, &mut sent);
@@ -107,7 +106,7 @@ fn any_changed_byte_of_an_answer_is_noticed() {
 #[test]
 fn the_answer_to_another_client_is_an_error() {
     let mut traffic = traffic(Work::Query(Protocol::Simple));
-    let mut session = Session::new(1);
+    let mut session = session(1);
     let mut client = logged_in(&mut session, &mut traffic);
     client.ask(&mut traffic, &mut Vec::new());
     let mut other = Vec::new();
@@ -115,6 +114,14 @@ fn the_answer_to_another_client_is_an_error() {
     let answer = answer_to(&mut session, &other);
     let error = client.handle(&answer, &mut traffic, &mut Vec::new()).unwrap_err();
     assert!(error.to_string().starts_with("wrong answer: got D"), "{error}");
+}
+
+#[test]
+fn ready_before_authentication_is_an_error() {
+    let mut traffic = traffic(Work::Query(Protocol::Simple));
+    let mut client = Client::start(&mut traffic, &mut Vec::new());
+    let error = client.handle(b"Z\0\0\0\x05I", &mut traffic, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("without AuthenticationOk"), "{error}");
 }
 
 #[test]
@@ -133,7 +140,7 @@ fn errors_and_early_ends_name_the_awaited_answer() {
 fn a_client_refuses_an_answer_with_other_settings() {
     let mut traffic = traffic(Work::Query(Protocol::Simple));
     traffic.sessions.groups = 2;
-    let (mut session, mut other) = (Session::new(1), Session::new(2));
+    let (mut session, mut other) = (session(1), session(2));
     let mut client = logged_in(&mut session, &mut traffic);
     logged_in(&mut other, &mut traffic);
     let mut sent = Vec::new();
@@ -150,7 +157,7 @@ fn a_flood_is_counted_when_all_of_it_is_answered() {
     for pattern in PATTERNS {
         let work = Work::Flood { pattern, messages: 10_000 };
         let mut traffic = traffic(work);
-        let mut session = Session::new(1);
+        let mut session = session(1);
         let mut client = logged_in(&mut session, &mut traffic);
         let mut sent = Vec::new();
         client.ask(&mut traffic, &mut sent);
@@ -167,7 +174,7 @@ fn a_flood_is_counted_when_all_of_it_is_answered() {
 #[test]
 fn a_missing_answer_to_a_flood_is_an_error() {
     let mut traffic = traffic(Work::Flood { pattern: Pattern::EmptyQuery, messages: 10 });
-    let mut session = Session::new(1);
+    let mut session = session(1);
     let mut client = logged_in(&mut session, &mut traffic);
     let mut sent = Vec::new();
     client.ask(&mut traffic, &mut sent);

@@ -1,18 +1,18 @@
 //! A PostgreSQL server of the benchmark's own, in the workplace. It is ended when dropped.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use net::sys::Address;
 
-use super::generator::{Place, output};
+use super::place::{Place, output, program};
 use crate::process;
-use crate::run::{Key, Setting, Tls, Workplace};
-use crate::socket::Address;
+use crate::run::{Key, Setting, Tls, Workplace, free_port};
+use crate::socket;
 
 const START_MAX: Duration = Duration::from_secs(60);
 /// Connections besides those of the clients: a pooler's servers, the benchmark's own queries,
@@ -113,7 +113,7 @@ impl Cluster {
     }
 
     pub(super) fn address(&self) -> Address {
-        Address::Tcp(([127, 0, 0, 1], self.port).into())
+        socket::local(self.port)
     }
 
     /// Returns the address of its unix socket.
@@ -217,7 +217,7 @@ impl Drop for Cluster {
 
 impl Library<'_> {
     /// Returns the lines that load the library. The server reads it from its own folder, since it
-    /// may not be allowed into ours. The pooler has two workers with pools of four, as in seed 001.
+    /// may not be allowed into ours. The pooler has two workers with pools of four, as in the proposal of 2019.
     fn settings(&self, folder: &Path, pooler_port: Option<u16>) -> Result<String> {
         let library = folder.join(LIBRARY);
         fs::copy(self.file, &library).with_context(|| self.file.display().to_string())?;
@@ -236,32 +236,4 @@ impl Library<'_> {
             settings.display()
         ))
     }
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-/// A program of the newest PostgreSQL that is installed.
-pub(super) fn program(name: &str) -> Result<PathBuf> {
-    let mut folders: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let version = entry.file_name().to_str()?.parse().ok()?;
-            Some((version, entry.path().join("bin")))
-        })
-        .collect();
-    folders.sort();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let others = std::env::split_paths(&path);
-    folders
-        .into_iter()
-        .rev()
-        .map(|(_, folder)| folder)
-        .chain(others)
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .with_context(|| format!("PostgreSQL's {name} is not installed"))
 }

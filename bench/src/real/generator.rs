@@ -2,8 +2,7 @@
 //! reports.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -14,9 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use load::Histogram;
 use serde_json::Value;
 
-use super::cluster::program;
-use crate::run::Setting;
-use crate::socket::Address;
+use super::place::{Place, output, program};
 
 /// The maximum time until all clients of a run are logged in.
 const LOGINS_MAX: Duration = Duration::from_secs(120);
@@ -27,54 +24,6 @@ pub(super) enum Generator {
     Weir,
     /// PostgreSQL's `pgbench`.
     Pgbench,
-}
-
-/// The port of 127.0.0.1, the user and the database with which clients connect.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    pub(super) port: u16,
-    user: &'static str,
-    database: &'static str,
-}
-
-impl Place {
-    pub(super) fn at(port: u16) -> Self {
-        Self { port, user: Setting::USER, database: Setting::DATABASE }
-    }
-
-    pub(super) fn of(address: &Address) -> Result<Self> {
-        match address {
-            Address::Tcp(address) => Ok(Self::at(address.port())),
-            Address::Unix(path) => bail!("{} is no port", path.display()),
-        }
-    }
-
-    /// Returns the other database at the same port, with its own user.
-    pub(super) fn other(self) -> Self {
-        Self { user: Setting::OTHER, database: Setting::OTHER, ..self }
-    }
-
-    /// Connects, and sends the startup packet. Answers are not read.
-    pub(super) fn connect(self) -> Result<TcpStream> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        let mut packet = Vec::new();
-        wire::frontend::startup(
-            &mut packet,
-            0,
-            &[("user", self.user), ("database", self.database)],
-        );
-        stream.write_all(&packet)?;
-        Ok(stream)
-    }
-
-    pub(super) fn lead(&self, command: &mut Command) {
-        command
-            .env("PGHOST", "127.0.0.1")
-            .env("PGPORT", self.port.to_string())
-            .env("PGUSER", self.user)
-            .env("PGDATABASE", self.database)
-            .stdin(Stdio::null());
-    }
 }
 
 /// The figures of one run. Latencies are in milliseconds; pgbench reports only their mean.
@@ -257,15 +206,6 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Runs a program to its end and returns its standard output.
-pub(super) fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}\n{said}{complaints}", output.status);
-    Ok(said)
 }
 
 /// Returns the transactions per second in a line of progress, unless the line is that of the run's

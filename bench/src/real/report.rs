@@ -3,59 +3,15 @@
 mod line;
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use self::line::Line;
+use self::line::{Labels, Line};
 pub(super) use self::line::{digits, ratio_and_range};
-use super::generator::Figures;
+use super::rig::{RealOptions, SIDES, Side};
 use super::row::Row;
-use super::scene::Facts;
-use super::{RealOptions, SIDES, Side};
+use super::sample::Sample;
 use crate::run::Programs;
-
-/// One measurement of one side.
-#[derive(Debug)]
-pub(super) struct Sample {
-    pub(super) figures: Figures,
-    /// The pooler's CPU time for a transaction, in microseconds.
-    pub(super) cpu_us: Option<f64>,
-    pub(super) facts: Facts,
-    /// Lines of text that are shown with the figures.
-    pub(super) notes: Vec<String>,
-}
-
-impl Sample {
-    pub(super) fn new(figures: Figures, cpu_us: Option<f64>) -> Self {
-        Self { cpu_us, figures, facts: Vec::new(), notes: Vec::new() }
-    }
-
-    fn to_json(&self) -> Value {
-        let figures = &self.figures;
-        let mut value = json!({
-            "transactions": figures.transactions,
-            "tps": figures.tps,
-            "mean_ms": figures.mean,
-            "p50_ms": figures.p50,
-            "p99_ms": figures.p99,
-            "p999_ms": figures.p999,
-            "pooler_cpu_us": self.cpu_us,
-        });
-        for (fact, figure) in &self.facts {
-            value[fact.key] = json!(figure);
-        }
-        if !self.notes.is_empty() {
-            value["notes"] = json!(self.notes);
-        }
-        value
-    }
-}
-
-/// The names of the sides.
-type Labels = [String; SIDES.len()];
 
 #[derive(Debug)]
 pub(super) struct Report {
@@ -115,17 +71,12 @@ impl Report {
         self.lines.iter().find(|few| line.few() == Some(few.name()) && line.name() != few.name())
     }
 
-    pub(super) fn write_json(&self, path: &Path) -> Result<()> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let document = json!({
+    pub(super) fn to_json(&self) -> Value {
+        json!({
             "how": self.head,
             "pgbouncer": self.labels[1],
             "weir": self.labels[2],
             "rows": self.lines.iter().map(|line| line.to_json(self.few_beside(line))).collect::<Value>(),
-        });
-        let text = serde_json::to_string_pretty(&document)?;
-        fs::write(path, text).with_context(|| path.display().to_string())
+        })
     }
 }

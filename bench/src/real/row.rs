@@ -4,7 +4,6 @@ use std::fmt;
 
 use anyhow::Result;
 
-use super::scene::Way;
 use crate::named::{self, Named};
 use crate::run::{Key, Setting, Tls, Workers};
 
@@ -59,6 +58,13 @@ pub(super) enum Scene {
     Copy(Way),
 }
 
+/// The direction of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Out,
+    In,
+}
+
 impl Scene {
     /// Returns whether any generator can do this scene. The other scenes need `weir bench`.
     pub(super) fn is_for_any_generator(self) -> bool {
@@ -94,10 +100,10 @@ impl Use {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Beside {
     Nothing,
-    /// Compares transactions per second with a direct connection. `seed` is the ratio that seed 001
-    /// had.
+    /// Compares transactions per second with a direct connection. `proposed` is the ratio of the proposal
+    /// of 2019.
     Direct {
-        seed: f64,
+        proposed: f64,
     },
     /// Compares transactions per second of a direct pool with all other sides.
     DirectPool {
@@ -162,26 +168,26 @@ const fn many(
     }
 }
 
-/// A row of seed 001's table. It has as many servers as two proxies with pools of four.
-const fn seed001(name: &'static str, clients: usize, seed: f64) -> Row {
+/// A row of the table of the proposal of 2019. It has as many servers as two proxies with pools of four.
+const fn proposal(name: &'static str, clients: usize, proposed: f64) -> Row {
     Row {
         clients: Some(clients),
         servers: 8,
-        beside: Beside::Direct { seed },
+        beside: Beside::Direct { proposed },
         is_extra: true,
         ..row(name, &["-S"], "8 servers, one select")
     }
 }
 
-/// A row of seed 001 with the pooler in the server: two workers with pools of four.
-const fn builtin(name: &'static str, seed001: Row) -> Row {
-    Row { name, library: Use::Pooler, what: "the pooler in the server, one select", ..seed001 }
+/// A row of the proposal of 2019 with the pooler in the server: two workers with pools of four.
+const fn builtin(name: &'static str, proposal: Row) -> Row {
+    Row { name, library: Use::Pooler, what: "the pooler in the server, one select", ..proposal }
 }
 
-/// A row of seed 001 with the pooler in the server and a direct pool.
-const fn builtin_direct(name: &'static str, seed001: Row) -> Row {
+/// A row of the proposal of 2019 with the pooler in the server and a direct pool.
+const fn builtin_direct(name: &'static str, proposal: Row) -> Row {
     let what = "the pooler in the server with a direct pool, one select";
-    Row { name, library: Use::PoolerDirect, what, ..seed001 }
+    Row { name, library: Use::PoolerDirect, what, ..proposal }
 }
 
 /// A row of direct pools. `by_pgbouncer` is the least ratio of transactions per second.
@@ -219,9 +225,13 @@ const fn ten(
     }
 }
 
-/// A row of seed 001's table, over TLS.
-const fn seed001_tls(name: &'static str, clients: usize, seed: f64) -> Row {
-    Row { tls: SECURED, what: "8 servers, one select over TLS", ..seed001(name, clients, seed) }
+/// A row of the table of the proposal of 2019, over TLS.
+const fn proposal_tls(name: &'static str, clients: usize, proposed: f64) -> Row {
+    Row {
+        tls: SECURED,
+        what: "8 servers, one select over TLS",
+        ..proposal(name, clients, proposed)
+    }
 }
 
 const fn copy(name: &'static str, way: Way, what: &'static str) -> Row {
@@ -260,21 +270,21 @@ pub(super) static ROWS: [Row; 68] = [
     many("tpcb-2048", &[], 2_048, "tpcb-64"),
     many("tpcb-8192", &[], 8_192, "tpcb-64"),
     many("tpcb-19900", &[], 19_900, "tpcb-64"),
-    seed001("seed001-1", 1, 0.79),
-    seed001("seed001-10", 10, 0.78),
-    seed001("seed001-1000", 1_000, 1.00),
-    seed001_tls("seed001-tls-1", 1, 0.79),
-    seed001_tls("seed001-tls-10", 10, 0.69),
-    seed001_tls("seed001-tls-1000", 1_000, 0.85),
-    builtin("builtin-1", seed001("", 1, 0.79)),
-    builtin("builtin-10", seed001("", 10, 0.78)),
-    builtin("builtin-1000", seed001("", 1_000, 1.00)),
-    builtin("builtin-tls-1", seed001_tls("", 1, 0.79)),
-    builtin("builtin-tls-10", seed001_tls("", 10, 0.69)),
-    builtin("builtin-tls-1000", seed001_tls("", 1_000, 0.85)),
-    builtin_direct("builtin-direct-1", seed001("", 1, 0.79)),
-    builtin_direct("builtin-direct-10", seed001("", 10, 0.78)),
-    builtin_direct("builtin-direct-1000", seed001("", 1_000, 1.00)),
+    proposal("proposal-1", 1, 0.79),
+    proposal("proposal-10", 10, 0.78),
+    proposal("proposal-1000", 1_000, 1.00),
+    proposal_tls("proposal-tls-1", 1, 0.79),
+    proposal_tls("proposal-tls-10", 10, 0.69),
+    proposal_tls("proposal-tls-1000", 1_000, 0.85),
+    builtin("builtin-1", proposal("", 1, 0.79)),
+    builtin("builtin-10", proposal("", 10, 0.78)),
+    builtin("builtin-1000", proposal("", 1_000, 1.00)),
+    builtin("builtin-tls-1", proposal_tls("", 1, 0.79)),
+    builtin("builtin-tls-10", proposal_tls("", 10, 0.69)),
+    builtin("builtin-tls-1000", proposal_tls("", 1_000, 0.85)),
+    builtin_direct("builtin-direct-1", proposal("", 1, 0.79)),
+    builtin_direct("builtin-direct-10", proposal("", 10, 0.78)),
+    builtin_direct("builtin-direct-1000", proposal("", 1_000, 1.00)),
     direct_simple("direct-1", 1, 1.0),
     direct_simple("direct-10", 10, 1.0),
     direct_simple("direct-19", 19, 1.0),
@@ -418,8 +428,11 @@ mod tests {
     #[test]
     fn a_prefix_selects_a_group_of_rows() {
         assert_eq!(names("latency"), ["latency-2000", "latency-tpcb-200"]);
-        assert_eq!(names("seed001").len(), 6);
+        assert_eq!(names("proposal").len(), 6);
         assert_eq!(names("builtin").len(), 9);
-        assert_eq!(names("seed001-tls"), ["seed001-tls-1", "seed001-tls-10", "seed001-tls-1000"]);
+        assert_eq!(
+            names("proposal-tls"),
+            ["proposal-tls-1", "proposal-tls-10", "proposal-tls-1000"]
+        );
     }
 }

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, ensure};
 
-use super::cluster::program;
-use super::generator::{Place, output};
+use super::place::{Place, output, program};
+use super::rig::{Rig, Side};
 use super::row::{ONE, Row};
-use super::{Rig, Side};
 use crate::process::Threads;
 use crate::run::{Pooler, Setting};
 

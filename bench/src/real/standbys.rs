@@ -18,19 +18,13 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::RealOptions;
+use super::rig::RealOptions;
+use crate::stats::write_json;
 use front::Side;
-use nodes::Nodes;
+use nodes::{Nodes, Rig};
 use table::Table;
 
 pub(super) use row::{ROWS, is_row};
-
-/// The nodes and options of all rows.
-struct Rig<'a> {
-    /// Nodes that no row changes.
-    nodes: Nodes,
-    options: &'a RealOptions,
-}
 
 /// Measures the rows with these names, prints their tables and writes every measurement as JSON.
 ///
@@ -61,7 +55,7 @@ pub(super) fn run(options: &RealOptions, names: &[String]) -> Result<()> {
         }
     }
     println!("{}", table.to_text());
-    table.write_json(&options.json)?;
+    write_json(&options.json, &table.to_json())?;
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }

@@ -4,38 +4,36 @@
 //!
 //! The TLS is Weir's own. Nothing is parsed, no client waits for a server, and nothing is counted.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use config::{Global, SslMode};
-use net::tls::Progress;
-use net::{Tls, TlsContexts};
+use net::Tls;
+use net::tls::{ForClients, Progress};
 use rustls::ServerConfig;
 
 use super::{BUFFER_BYTES, RelayOptions, send};
-use crate::socket::{Listener, Stream};
-use crate::sys::Epoll;
+use crate::socket::{self, Poll, Socket};
 
 /// A socket of the bridge. Its index is its epoll token.
 #[derive(Debug)]
 enum End {
-    Listener(Listener),
+    Listener(Socket),
     /// A client that has not asked for TLS yet.
-    Newcomer(Stream),
+    Newcomer(Socket),
     /// A client, and the index of its own server.
-    Client(Stream, Box<Tls>, usize),
+    Client(Socket, Box<Tls>, usize),
     /// A server, and the index of its client.
-    Server(Stream, usize),
+    Server(Socket, usize),
     Gone,
 }
 
 struct Bridge<'a> {
     options: &'a RelayOptions,
     config: Arc<ServerConfig>,
-    epoll: Epoll,
+    poll: Poll,
     ends: Vec<End>,
     buffer: Vec<u8>,
     records: Vec<u8>,
@@ -45,10 +43,10 @@ struct Bridge<'a> {
 /// Serves clients until killed.
 pub(super) fn run(
     options: &RelayOptions,
-    listener: Listener,
+    listener: Socket,
     (certificate, key): (&Path, &Path),
 ) -> Result<()> {
-    let contexts = TlsContexts::load(&Global {
+    let clients = ForClients::load(&Global {
         client_tls_sslmode: SslMode::Require,
         client_tls_cert_file: certificate.display().to_string(),
         client_tls_key_file: key.display().to_string(),
@@ -56,18 +54,19 @@ pub(super) fn run(
     })?;
     let mut bridge = Bridge {
         options,
-        config: contexts.clients.context("no TLS for clients")?.config,
-        epoll: Epoll::new()?,
+        config: clients.context("no TLS for clients")?.config,
+        poll: Poll::new()?,
         ends: Vec::new(),
         buffer: vec![0; BUFFER_BYTES],
         records: Vec::new(),
         progress: Progress::default(),
     };
-    println!("{}", listener.address()?);
-    bridge.epoll.add(listener.as_fd(), bridge.ends.len())?;
+    println!("{}", socket::text(&listener.address()?));
+    bridge.poll.add(&listener, bridge.ends.len())?;
     bridge.ends.push(End::Listener(listener));
     loop {
-        for (index, _) in bridge.epoll.wait(Duration::from_secs(1))? {
+        for at in 0..bridge.poll.wait(Duration::from_secs(1))? {
+            let (index, _) = bridge.poll.ready(at);
             match &bridge.ends[index] {
                 End::Listener(_) => bridge.accept(index)?,
                 End::Newcomer(_) => bridge.begin(index)?,
@@ -83,7 +82,7 @@ impl Bridge<'_> {
     fn accept(&mut self, listener: usize) -> Result<()> {
         while let End::Listener(listener) = &self.ends[listener] {
             let Some(stream) = listener.accept()? else { break };
-            self.epoll.add(stream.as_fd(), self.ends.len())?;
+            self.poll.add(&stream, self.ends.len())?;
             self.ends.push(End::Newcomer(stream));
         }
         Ok(())
@@ -91,18 +90,18 @@ impl Bridge<'_> {
 
     /// Agrees to the client's SSLRequest, and opens its server.
     fn begin(&mut self, index: usize) -> Result<()> {
-        let End::Newcomer(mut client) = std::mem::replace(&mut self.ends[index], End::Gone) else {
+        let End::Newcomer(client) = std::mem::replace(&mut self.ends[index], End::Gone) else {
             return Ok(());
         };
         match client.receive(&mut self.buffer)? {
             None => self.ends[index] = End::Newcomer(client),
             Some(0) => {}
             Some(_) => {
-                send(&mut client, b"S")?;
+                send(&client, b"S")?;
                 let tls = Box::new(Tls::accept(Arc::clone(&self.config))?);
                 let server = self.options.open_server()?;
                 let at = self.ends.len();
-                self.epoll.add(server.as_fd(), at)?;
+                self.poll.add(&server, at)?;
                 self.ends.push(End::Server(server, index));
                 self.ends[index] = End::Client(client, tls, at);
             }

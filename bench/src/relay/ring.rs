@@ -10,13 +10,13 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, bail};
 
 use super::{READY, RelayOptions};
-use crate::socket::{Listener, Stream};
+use crate::socket::{self, Socket};
 use crate::sys::ring::{Buffer, News, Ring};
 
 /// A socket of the relay. Its index is its token in the ring, which owns the sockets.
 #[derive(Debug)]
 enum End {
-    Listener(Listener),
+    Listener(Socket),
     /// A client that has not logged in yet.
     Newcomer,
     Client,
@@ -41,9 +41,9 @@ struct Relay<'a> {
 }
 
 /// Serves clients until killed.
-pub(super) fn run(options: &RelayOptions, listener: Listener) -> Result<()> {
+pub(super) fn run(options: &RelayOptions, listener: Socket) -> Result<()> {
     let mut ring = Ring::new().context("no io_uring")?;
-    println!("{}", listener.address()?);
+    println!("{}", socket::text(&listener.address()?));
     ring.add_listener(listener.as_fd(), 0)?;
     let mut relay = Relay {
         options,
@@ -92,7 +92,7 @@ impl Relay<'_> {
         }
     }
 
-    fn add(&mut self, stream: Stream, end: End) -> Result<usize> {
+    fn add(&mut self, stream: Socket, end: End) -> Result<usize> {
         let index = self.ends.len();
         self.ring.add(stream.as_fd(), index)?;
         self.ends.push(end);

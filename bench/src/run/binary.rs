@@ -1,6 +1,5 @@
 //! A pooler's program: PgBouncer, Weir, or one of the relays, which are the lower bound.
 
-use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,9 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::pooler::{Identity, Setting, Workplace};
-use super::row::Tls;
-use crate::socket::Address;
+use super::workplace::Workplace;
 
 /// The kind of a pooler's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,31 +92,6 @@ impl Binary {
             Make::Weir => true,
             Make::Relay | Make::Ring => false,
         }
-    }
-
-    /// Returns the program's arguments. The relays do not read a configuration file.
-    pub(super) fn arguments(
-        &self,
-        setting: &Setting,
-        server: &Address,
-        port: u16,
-        configuration: &Path,
-    ) -> Vec<OsString> {
-        let ring = match self.make {
-            Make::PgBouncer(..) | Make::Weir => return vec![configuration.into()],
-            Make::Relay => None,
-            Make::Ring => Some("--ring"),
-        };
-        let listen = format!("127.0.0.1:{port}");
-        let (server, servers) = (server.to_string(), setting.servers.to_string());
-        let words = ["relay", "--listen", &listen, "--connect", &server, "--servers", &servers];
-        let mut all: Vec<_> = words.into_iter().chain(ring).map(OsString::from).collect();
-        if setting.tls != Tls::None {
-            let Identity { certificate, key } = Identity::beside(configuration);
-            all.extend(["--certificate".into(), certificate.into()]);
-            all.extend(["--key".into(), key.into()]);
-        }
-        all
     }
 }
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
+use super::binary::Programs;
 use super::row::{self, Job};
 use super::sample::Bench;
-use super::{Programs, Workplace};
-use crate::flame::{self, Recorder};
+use super::workplace::Workplace;
+use crate::flame::Recorder;
 use crate::sys;
 
 /// The load begins earlier than the sampling, and goes on for longer than it, by this time in
@@ -64,12 +65,9 @@ pub(crate) fn run(options: &FlameOptions) -> Result<()> {
             recorder: Some(&recorder),
         };
         bench.sample(row, pooler, side)?;
-        let stacks = flame::Node::parse(&recorder.script()?, &pooler.path, &pooler.label);
         let title = format!("{}: where the CPU time of {} goes ({name})", row.name, pooler.label);
         let path = options.to.join(format!("flame-{}-{name}.svg", row.name));
-        fs::write(&path, flame::draw(&stacks, &title))
-            .with_context(|| path.display().to_string())?;
-        println!("{}", path.display());
+        recorder.draw(&pooler.path, &pooler.label, &title, &path)?;
     }
     Ok(())
 }

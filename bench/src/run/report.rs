@@ -1,10 +1,7 @@
 //! The output of `make bench`, and the JSON with every measurement.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::binary::Programs;
@@ -15,26 +12,13 @@ use crate::stats::{median, range};
 /// All measurements of a row, by side.
 #[derive(Debug)]
 pub(super) struct Line {
-    name: &'static str,
-    unit: &'static str,
-    sides: [&'static str; 2],
-    /// See [`Row::parts`].
-    parts: &'static [&'static str],
-    /// See [`Row::waits_by_design`].
-    waits_by_design: bool,
+    row: &'static Row,
     samples: [Vec<Sample>; 2],
 }
 
 impl Line {
-    pub(super) fn new(row: &Row) -> Self {
-        Self {
-            name: row.name,
-            unit: row.unit(),
-            sides: row.sides(),
-            parts: row.parts(),
-            waits_by_design: row.waits_by_design(),
-            samples: [Vec::new(), Vec::new()],
-        }
+    pub(super) fn new(row: &'static Row) -> Self {
+        Self { row, samples: [Vec::new(), Vec::new()] }
     }
 
     pub(super) fn add(&mut self, side: usize, sample: Sample) {
@@ -56,7 +40,7 @@ impl Line {
     }
 
     fn write(&self, text: &mut String, part: usize) {
-        let name = format!("{}{}", self.name, self.parts[part]);
+        let name = format!("{}{}", self.row.name, self.row.parts()[part]);
         let [a, b] = [0, 1].map(|side| figure(median(&self.figures(side, part))));
         let [a_rate, b_rate] = [0, 1].map(|side| rate(self.rate(side)));
         let ratios = self.ratios(part);
@@ -74,17 +58,18 @@ impl Line {
         let side = |side: usize| {
             let samples = self.samples[side].iter();
             json!({
-                "median": (0..self.parts.len()).map(|part| median(&self.figures(side, part))).collect::<Vec<_>>(),
+                "median": (0..self.row.parts().len()).map(|part| median(&self.figures(side, part))).collect::<Vec<_>>(),
                 "samples": samples.map(|s| json!({ "figures": s.figures, "rate": s.rate, "detail": s.detail })).collect::<Vec<_>>(),
             })
         };
+        let sides = self.row.sides();
         json!({
-            "row": self.name,
-            "unit": self.unit,
-            "parts": self.parts,
-            self.sides[0]: side(0),
-            self.sides[1]: side(1),
-            "ratio": (0..self.parts.len()).map(|part| median(&self.ratios(part))).collect::<Vec<_>>(),
+            "row": self.row.name,
+            "unit": self.row.unit(),
+            "parts": self.row.parts(),
+            sides[0]: side(0),
+            sides[1]: side(1),
+            "ratio": (0..self.row.parts().len()).map(|part| median(&self.ratios(part))).collect::<Vec<_>>(),
         })
     }
 }
@@ -136,15 +121,15 @@ impl Report {
         let mut text = format!("{}\nA is {}, B is {}\n", self.head, self.labels[0], self.labels[1]);
         let mut unit = "";
         for line in &self.lines {
-            if line.unit != unit {
-                unit = line.unit;
+            if line.row.unit() != unit {
+                unit = line.row.unit();
                 let _ = writeln!(
                     text,
                     "\n  {unit}\n  {:<28} {:>10} {:>10} {:>7} {:>12} {:>10} {:>10}",
                     "", "A", "B", "B/A", "range", "A per s", "B per s"
                 );
             }
-            (0..line.parts.len()).for_each(|part| line.write(&mut text, part));
+            (0..line.row.parts().len()).for_each(|part| line.write(&mut text, part));
         }
         if let Some(warning) = self.warning() {
             let _ = writeln!(text, "\n{warning}");
@@ -155,7 +140,7 @@ impl Report {
     /// Returns a warning if the poolers waited for their core for too long because of other work.
     fn warning(&self) -> Option<String> {
         let (mut run, mut wait) = (0.0, 0.0);
-        let lines = self.lines.iter().filter(|line| !line.waits_by_design);
+        let lines = self.lines.iter().filter(|line| !line.row.waits_by_design());
         for sample in lines.flat_map(|line| line.samples.iter().flatten()) {
             run += sample.detail["pooler_cpu_ns"].as_f64().unwrap_or(0.0);
             wait += sample.detail["pooler_wait_ns"].as_f64().unwrap_or(0.0);
@@ -170,18 +155,13 @@ impl Report {
         })
     }
 
-    pub(super) fn write_json(&self, path: &Path) -> Result<()> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let document = json!({
+    pub(super) fn to_json(&self) -> Value {
+        json!({
             "how": self.head,
             "pgbouncer": self.labels[0],
             "weir": self.labels[1],
             "rows": self.lines.iter().map(Line::to_json).collect::<Vec<_>>(),
-        });
-        let text = serde_json::to_string_pretty(&document)?;
-        fs::write(path, text).with_context(|| path.display().to_string())
+        })
     }
 }
 
@@ -219,7 +199,8 @@ mod tests {
         };
         for (name, warns) in [("cpu-10", true), ("workers-2", false), ("schedule-random", false)] {
             let mut line = Line::new(ROWS.iter().find(|row| row.name == name).unwrap());
-            line.samples[1].push(Sample { figures: vec![1.0; line.parts.len()], ..waiting() });
+            line.samples[1]
+                .push(Sample { figures: vec![1.0; line.row.parts().len()], ..waiting() });
             assert_eq!(report(line).contains("20 % of the time"), warns, "{name}");
         }
     }

@@ -5,8 +5,9 @@ use std::fmt;
 use anyhow::Result;
 
 use super::binary::{Binary, Programs};
-use crate::flood::Pattern;
+use super::workplace::{Key, Tls};
 use crate::named::{self, Named};
+use crate::pattern::Pattern;
 use crate::traffic::{Protocol, Sessions};
 
 /// A row of the benchmark.
@@ -54,25 +55,6 @@ pub(super) enum Job {
     Storm { coming: usize },
     /// One client sends many more messages than usual, while another one sends queries.
     Flood(Pattern),
-}
-
-/// The use of TLS by clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tls {
-    None,
-    /// A full handshake each time, with a certificate for a key of this kind.
-    Fresh(Key),
-    /// Sessions are resumed if the pooler allows it.
-    Resumed,
-}
-
-/// The kind of key in the pooler's certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
-    /// Elliptic curve P-256.
-    P256,
-    /// RSA with 2,048 bits.
-    Rsa,
 }
 
 const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Row {

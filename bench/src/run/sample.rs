@@ -7,18 +7,19 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::binary::Binary;
-use super::pooler::{Cores, Pooler, Setting, Workers, Workplace};
-use super::row::{AT_WORK, Contest, Job, Row, Tls};
-use crate::auth::Credentials;
-use crate::command::BULK_BYTES;
+use super::pooler::Pooler;
+use super::row::{AT_WORK, Contest, Job, Row};
+use super::setting::{Cores, Setting, Workers};
+use super::workplace::{Tls, Workplace};
+use crate::bulk;
 use crate::flame::{Recorder, Recording};
 use crate::flood::{Flood, FloodOutcome};
 use crate::load::{Load, Memory, Outcome, Stop};
 use crate::reactor::Reactor;
-use crate::socket::Address;
+use crate::socket;
 use crate::storm::{Storm, StormOutcome};
 use crate::tls::TlsContext;
-use crate::traffic::{Protocol, Sessions, Traffic, Work};
+use crate::traffic::{Credentials, Protocol, Sessions, Traffic, Work};
 
 const LOGIN_CLIENTS: usize = 10;
 /// Transactions per second of the clients at work during a storm. The pooler's core could do many
@@ -55,14 +56,15 @@ impl Bench<'_> {
         let (clients, work) = match row.job {
             Job::Query { clients, protocol, .. } => (clients, Work::Query(protocol)),
             Job::Login { .. } => (LOGIN_CLIENTS, Work::Login),
-            Job::Bulk { row_bytes } => (1, Work::Bulk { row_bytes, total_bytes: BULK_BYTES }),
+            Job::Bulk { row_bytes } => {
+                (1, Work::Bulk { row_bytes, total_bytes: bulk::TOTAL_BYTES })
+            }
             Job::Idle { clients } => (clients, Work::Query(Protocol::Simple)),
             Job::Storm { .. } => (AT_WORK, Work::Query(Protocol::Simple)),
             Job::Flood(_) => (1, Work::Query(Protocol::Simple)),
         };
         let setting = self.setting(row, binary, side);
-        let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
-        let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
+        let mut reactor = Reactor::new(Traffic::new(work, Credentials::usual()))?;
         // Transaction mode would lose the settings.
         if let Contest::Modes(sessions) = row.contest {
             let groups = if side == 1 { sessions.groups } else { 0 };
@@ -71,11 +73,7 @@ impl Bench<'_> {
         if row.tls != Tls::None {
             reactor.tls = Some(TlsContext::new(row.tls == Tls::Resumed)?);
         }
-        let server = if setting.unix {
-            self.workplace.server_socket()
-        } else {
-            Address::Tcp(([127, 0, 0, 1], 0).into())
-        };
+        let server = if setting.unix { self.workplace.server_socket() } else { socket::local(0) };
         let server = reactor.listen(&server)?;
         let mut pooler = Pooler::start(self.workplace, binary, &setting, &server)?;
         let load = Load {

@@ -1,8 +1,4 @@
-//! The SQL of the canned server: the kinds of statements that it knows, prepared statements and
-//! portals.
-
-use std::borrow::Cow;
-use std::collections::HashMap;
+//! The SQL of the canned server: the kinds of statements that it knows.
 
 /// The body of the RowDescription for pgbench's select: one int4 column named `abalance`.
 pub(crate) const ABALANCE_ROW: &[u8] =
@@ -16,33 +12,39 @@ pub(crate) const BULK_ROW: &[u8] =
 const REPORTED: [&str; 5] =
     ["application_name", "client_encoding", "DateStyle", "standard_conforming_strings", "TimeZone"];
 
-/// The kind of a statement, which decides its answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind<'a> {
+/// The beginning of a text by which Weir restores settings.
+const MARK: &[u8] = b"/*weir ";
+
+/// A statement, which decides its answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Statement {
+    #[default]
+    Empty,
     /// Returns one row with the last number in the text, so that each client can recognize its own
-    /// answer.
+    /// answer, or with its parameter.
     Select {
-        number: &'a [u8],
+        number: Vec<u8>,
+        has_parameter: bool,
     },
-    /// `SELECT bulk ROW_BYTES TOTAL_BYTES`.
+    /// `SELECT bulk ROW_BYTES TOTAL_BYTES`, in a simple query only.
     Bulk {
         row_bytes: usize,
         total_bytes: u64,
     },
     Set {
-        name: &'a [u8],
-        value: &'a [u8],
+        name: Vec<u8>,
+        value: Vec<u8>,
     },
     Reset {
-        name: &'a [u8],
+        name: Vec<u8>,
     },
-    /// A SELECT of one or more calls of `set_config`.
+    /// A SELECT of one or more calls `set_config('name','value',false)`.
     SetConfig {
-        calls: &'a [u8],
+        settings: Vec<(Vec<u8>, Vec<u8>)>,
     },
     /// Fails when it is executed.
     Failure,
-    /// Weir's probe of the session. It returns rows of a kind, a name and a value.
+    /// Weir's probe of the session. It returns a row for each item of the state.
     Probe,
     /// Returns only a command tag, and may change the transaction status.
     Plain {
@@ -51,10 +53,24 @@ pub(super) enum Kind<'a> {
     },
 }
 
-impl<'a> Kind<'a> {
-    /// Returns the kind of a text. Unknown statements count as a select, as poolers' own checks
-    /// are.
-    pub(super) fn of(text: &'a [u8]) -> Self {
+/// Splits a text at semicolons outside of quotes, and leaves out empty statements.
+pub(super) fn split(text: &[u8]) -> Vec<Statement> {
+    let mark = text.windows(2).position(|pair| pair == b"*/").filter(|_| text.starts_with(MARK));
+    let text = mark.map_or(text, |end| &text[end + 2..]);
+    let mut quoted = false;
+    text.split(move |&byte| {
+        quoted ^= byte == b'\'';
+        byte == b';' && !quoted
+    })
+    .map(<[u8]>::trim_ascii)
+    .filter(|statement| !statement.is_empty())
+    .map(Statement::of)
+    .collect()
+}
+
+impl Statement {
+    /// Unknown statements count as a select, as poolers' own checks are.
+    fn of(text: &[u8]) -> Self {
         let mut words = text.split(|byte| b" \t\r\n='".contains(byte)).filter(|w| !w.is_empty());
         let plain = |tag, status| Self::Plain { tag, status };
         match words.next().unwrap_or_default().to_ascii_uppercase().as_slice() {
@@ -62,30 +78,56 @@ impl<'a> Kind<'a> {
             b"COMMIT" => plain("COMMIT", Some(b'I')),
             b"ROLLBACK" => plain("ROLLBACK", Some(b'I')),
             b"DISCARD" => plain("DISCARD ALL", None),
-            b"RESET" => reset(text),
+            b"RESET" => Self::Reset { name: unquoted(&text[5..], b"\"") },
             b"COPY" | b"EXECUTE" | b"X" => Self::Failure,
-            b"SET" => set(text),
+            b"SET" => Self::set(text),
             b"SELECT" => match words.next().unwrap_or_default() {
                 b"bulk" => Self::Bulk {
                     row_bytes: words.next().and_then(number).unwrap_or(100) as usize,
                     total_bytes: words.next().and_then(number).unwrap_or(0),
                 },
-                b"kind," => Self::Probe,
-                b"pg_catalog.set_config(" => Self::SetConfig { calls: text },
-                _ => Self::Select { number: last_number(text) },
+                b"pg_catalog.concat(kind," => Self::Probe,
+                b"pg_catalog.set_config(" => {
+                    // Names and values contain no quotes.
+                    let mut quoted = text.split(|byte| *byte == b'\'').skip(1).step_by(2);
+                    let mut next = || quoted.next().map(<[u8]>::to_vec);
+                    let settings = std::iter::from_fn(|| Some((next()?, next()?)));
+                    Self::SetConfig { settings: settings.collect() }
+                }
+                _ => Self::select(text),
             },
-            _ => Self::Select { number: last_number(text) },
+            _ => Self::select(text),
         }
     }
 
+    fn select(text: &[u8]) -> Self {
+        let has_parameter = text.windows(2).any(|pair| pair == b"$1");
+        Self::Select { number: last_number(text).to_vec(), has_parameter }
+    }
+
+    /// Parses `SET name = 'value'` or `SET name TO value`.
+    fn set(text: &[u8]) -> Self {
+        let rest = text[3..].trim_ascii();
+        let end = rest.iter().position(|byte| b" =".contains(byte)).unwrap_or(rest.len());
+        let (name, value) = rest.split_at(end);
+        let value = value.trim_ascii();
+        let value =
+            value.strip_prefix(b"=").or_else(|| value.strip_prefix(b"TO ")).unwrap_or(value);
+        Self::Set { name: name.to_vec(), value: unquoted(value, b"'") }
+    }
+
     /// Returns the body of its RowDescription, if it returns rows.
-    pub(super) fn row_description(&self) -> Option<Cow<'static, [u8]>> {
+    pub(super) fn row_description(&self) -> Option<Vec<u8>> {
         match self {
             Self::Select { .. } => Some(ABALANCE_ROW.into()),
             Self::Bulk { .. } => Some(BULK_ROW.into()),
-            Self::Probe => Some(columns(&[TEXT; 3]).into()),
-            Self::SetConfig { calls: text } => Some(columns(&vec![BOOL; calls(text).len()]).into()),
-            Self::Set { .. } | Self::Reset { .. } | Self::Failure | Self::Plain { .. } => None,
+            Self::Probe => Some(columns(&[TEXT])),
+            Self::SetConfig { settings } => Some(columns(&vec![BOOL; settings.len()])),
+            Self::Empty
+            | Self::Set { .. }
+            | Self::Reset { .. }
+            | Self::Failure
+            | Self::Plain { .. } => None,
         }
     }
 }
@@ -106,31 +148,9 @@ fn columns(types: &[(u32, i16)]) -> Vec<u8> {
     body
 }
 
-/// Returns the name and the value in each call `set_config('name','value',false)`. They contain no
-/// quotes.
-pub(super) fn calls(text: &[u8]) -> Vec<(&[u8], &[u8])> {
-    let mut quoted = text.split(|byte| *byte == b'\'').skip(1).step_by(2);
-    std::iter::from_fn(|| Some((quoted.next()?, quoted.next()?))).collect()
-}
-
-/// Parses `SET name = 'value'` or `SET name TO value`.
-fn set(text: &[u8]) -> Kind<'_> {
-    let rest = text[3..].trim_ascii();
-    let end = rest.iter().position(|byte| b" =".contains(byte)).unwrap_or(rest.len());
-    let (name, value) = rest.split_at(end);
-    let value = value.trim_ascii();
-    let value = value.strip_prefix(b"=").or_else(|| value.strip_prefix(b"TO ")).unwrap_or(value);
-    let value = value.trim_ascii();
-    let value = value.strip_prefix(b"'").and_then(|v| v.strip_suffix(b"'")).unwrap_or(value);
-    Kind::Set { name, value }
-}
-
-/// Parses `RESET name` or `RESET "name"`.
-fn reset(text: &[u8]) -> Kind<'_> {
-    let name = text[5..].trim_ascii();
-    Kind::Reset {
-        name: name.strip_prefix(b"\"").and_then(|n| n.strip_suffix(b"\"")).unwrap_or(name),
-    }
+fn unquoted(text: &[u8], quote: &[u8]) -> Vec<u8> {
+    let text = text.trim_ascii();
+    text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)).unwrap_or(text).to_vec()
 }
 
 fn number(word: &[u8]) -> Option<u64> {
@@ -143,76 +163,7 @@ fn last_number(text: &[u8]) -> &[u8] {
     &text[first..=last]
 }
 
-/// Splits a simple query at semicolons outside of quotes, and leaves out empty statements.
-pub(super) fn split(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut quoted = false;
-    text.split(move |&byte| {
-        quoted ^= byte == b'\'';
-        byte == b';' && !quoted
-    })
-    .map(<[u8]>::trim_ascii)
-    .filter(|statement| !statement.is_empty())
-}
-
 /// Returns the name under which PostgreSQL reports the setting, if it does.
 pub(super) fn reported(name: &[u8]) -> Option<&'static str> {
     REPORTED.into_iter().find(|reported| reported.as_bytes().eq_ignore_ascii_case(name))
-}
-
-pub(super) fn has_parameter(text: &[u8]) -> bool {
-    text.windows(2).any(|pair| pair == b"$1")
-}
-
-/// The prepared statements of a session, including the unnamed one.
-#[derive(Debug, Default)]
-pub(super) struct Statements(HashMap<Vec<u8>, Vec<u8>>);
-
-impl Statements {
-    /// Adds a statement. Returns false if the name is taken; the unnamed statement may always be
-    /// replaced.
-    pub(super) fn insert(&mut self, name: &[u8], text: &[u8]) -> bool {
-        if !name.is_empty() && self.0.contains_key(name) {
-            return false;
-        }
-        self.0.insert(name.to_vec(), text.to_vec());
-        true
-    }
-
-    pub(super) fn text(&self, name: &[u8]) -> Option<&[u8]> {
-        self.0.get(name).map(Vec::as_slice)
-    }
-
-    pub(super) fn remove(&mut self, name: &[u8]) {
-        self.0.remove(name);
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
-/// A bound statement with its first argument. The canned server needs no other arguments.
-#[derive(Debug)]
-pub(super) struct Portal {
-    text: Vec<u8>,
-    argument: Vec<u8>,
-}
-
-impl Portal {
-    pub(super) fn new(text: &[u8], argument: &[u8]) -> Self {
-        Self { text: text.to_vec(), argument: argument.to_vec() }
-    }
-
-    pub(super) fn text(&self) -> &[u8] {
-        &self.text
-    }
-
-    pub(super) fn kind(&self) -> Kind<'_> {
-        match Kind::of(&self.text) {
-            Kind::Select { .. } if !self.argument.is_empty() => {
-                Kind::Select { number: &self.argument }
-            }
-            kind => kind,
-        }
-    }
 }

@@ -284,6 +284,16 @@ impl Order {
     }
 }
 
+/// Has the text neither a command nor another word, but only blanks, semicolons and comments?
+/// PostgreSQL has an answer of its own for such a query, and drivers send one to test a connection.
+pub(crate) fn is_empty(text: &[u8]) -> bool {
+    // A comment without an end would hide the word behind it.
+    let marked = [text, b"\nword"].concat();
+    let mut statements = sql::statements(&marked, true);
+    let first = statements.find(|statement| statement.verb != sql::Verb::Empty);
+    first.is_some_and(|statement| statement.range.start > text.len())
+}
+
 /// Returns the text behind EXPLAIN ROUTE.
 fn explained(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text.trim_ascii_start();
@@ -468,6 +478,27 @@ mod tests {
         assert_eq!(note("pause").as_deref(), Some("PAUSE command issued"));
         assert_eq!(note("enable db").as_deref(), Some("ENABLE 'db' command issued"));
         assert_eq!(note("kill_client 1"), None);
+    }
+
+    #[test]
+    fn blanks_semicolons_and_comments_are_an_empty_query() {
+        for text in [
+            "",
+            " ; ",
+            ";;",
+            "-- ping",
+            "--",
+            "/* ping */",
+            "/* a /* b */ */;",
+            "-- a\n\x0b-- b\r;",
+        ] {
+            assert!(is_empty(text.as_bytes()), "{text:?}");
+        }
+        for text in
+            ["-", "- -", "-- ping\nRELOAD", "/* open", "/* a /* b */", "/*/", "RELOAD --", "*/"]
+        {
+            assert!(!is_empty(text.as_bytes()), "{text:?}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::NAME;
 use crate::control::Control;
 use crate::recording::Recording;
 use crate::reply;
-use crate::show::{Selected, View};
+use crate::show::{Needs, Selected, View};
 use crate::snapshot::{ClientRow, ClientState, Connection};
 
 mod extended;
@@ -167,9 +167,10 @@ impl Console {
 
     async fn view(&self, Selected { show, has_own }: &Selected) -> View {
         let snapshot = self.control.snapshot().await;
-        let recording = match show.needs_recording() {
-            true => self.control.recording().await,
-            false => Recording::default(),
+        let recording = match show.needs() {
+            Needs::Recording => self.control.recording().await,
+            Needs::Timings => self.control.timings(),
+            Needs::Nothing => Recording::default(),
         };
         let row = |open: &Open| {
             let mut row = open.row.clone();

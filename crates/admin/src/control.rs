@@ -62,6 +62,9 @@ pub trait Control: Send + Sync {
     /// Returns the content of the flight recorder.
     fn recording(&self) -> Boxed<'_, Recording>;
 
+    /// Returns the last connections that have ended (SHOW TIMINGS).
+    fn timings(&self) -> Recording;
+
     /// Reads the configuration again, as SIGHUP does.
     ///
     /// Returns a line for each change.

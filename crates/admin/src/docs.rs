@@ -57,7 +57,8 @@ transactions, so enable autocommit in drivers that would send BEGIN.
 
 Drivers that `SHOW` or `SET` `client_encoding`, `datestyle`, `timezone`,
 `standard_conforming_strings` or `default_transaction_isolation` get a fixed answer. Such a SET has
-no effect.
+no effect. An empty query, such as `;` or a comment, gets an empty answer and no error, as from
+PostgreSQL. Drivers test connections with it.
 
 An error does not close the connection. Its severity is ERROR and its SQLSTATE 08P01, or F0000 if
 RELOAD failed. After an error in a batch of the extended protocol, everything up to the Sync is

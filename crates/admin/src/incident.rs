@@ -155,7 +155,7 @@ fn write_table(page: &mut String, table: &dyn Show, answer: &Answer) {
 }
 
 /// Returns a text for HTML, in an element or in an attribute's quotes.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

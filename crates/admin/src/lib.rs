@@ -23,18 +23,22 @@ mod recording;
 mod reply;
 mod show;
 mod snapshot;
+mod svg;
 
 pub use crate::console::{Console, Login};
 pub use crate::control::{Boxed, Control, NotReloaded, Order, Shutdown};
 pub use crate::docs::{help, markdown, words};
 pub use crate::incident::{Answer, Incident};
-pub use crate::measures::{Exposition, Measures, PoolMeasures, docs::metrics_markdown};
+pub use crate::measures::{
+    Exposition, Measures, PasswordRow, PoolMeasures, docs::metrics_markdown,
+};
 pub use crate::recording::Recording;
 pub use crate::snapshot::{
     Address, AtNode, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost,
     DnsZone, Doing, FailoverRow, Judgement, Listener, Memory, NodeRow, Pin, PoolRow, RouteRow,
     ServerRow, ServerState, Snapshot, WorkerRow,
 };
+pub use crate::svg::{Anchor, Drawing};
 
 /// Names of the virtual database of the console.
 pub const DATABASES: [&str; 2] = [NAME, "weir"];

@@ -4,11 +4,13 @@
 //! * `weir.rs`: Weir's own names
 //! * `exporter.rs`: the names that PgBouncer's exporter has for the same
 //! * `exposition.rs`: the text formats
+//! * `protobuf.rs`: the form with native histograms
 //! * `docs.rs`: `docs/metrics.md`
 
 pub(crate) mod docs;
 mod exporter;
 mod exposition;
+mod protobuf;
 mod weir;
 
 use std::{
@@ -17,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use config::{Config, MetricsNames};
+use config::{Config, MetricsHistograms, MetricsNames};
 use engine::{
     failures::Failures,
     figures::{ClientCounts, PoolFigures},
@@ -26,8 +28,10 @@ use engine::{
     switches::Switches,
 };
 
-pub use self::exposition::Exposition;
-use self::exposition::Page;
+use self::{
+    exposition::{Lines, TextForm},
+    protobuf::Families,
+};
 use crate::{
     NAME,
     show::databases::{self, Current, DatabaseLine},
@@ -46,6 +50,8 @@ pub struct Measures {
     /// The certificates that Weir shows: the key of each, and the end of its validity in seconds since
     /// 1970.
     pub certificates: Vec<(&'static str, i64)>,
+    /// Of databases with a `password_command`.
+    pub passwords: Vec<PasswordRow>,
     /// By name.
     pub clusters: Vec<ClusterRow>,
     /// The reasons for the place of routed requests.
@@ -60,6 +66,16 @@ pub struct Measures {
     pub reload_succeeded: bool,
     /// When a reload succeeded last, in seconds since 1970; the start counts as one.
     pub reload_success_at: i64,
+}
+
+/// The password of a database that a program prints.
+#[derive(Clone, Debug)]
+pub struct PasswordRow {
+    pub database: String,
+    /// Runs of the program that failed.
+    pub failures: u64,
+    /// Microseconds until the end of the password; 0 if it has ended, or there is none.
+    pub remaining: u64,
 }
 
 /// A pool at one moment, or several of the same database and user.
@@ -93,17 +109,49 @@ impl PoolMeasures {
 
 impl Measures {
     /// The page of all measures that the configuration asks for.
-    pub fn page(self, form: Exposition) -> String {
+    pub fn page(self, form: Exposition) -> Vec<u8> {
         let names = self.config.global.metrics_names;
-        let (board, mut page) = (Board::new(self), Page::new(form));
+        let (board, mut page) = (Board::new(self), form.empty_page());
         if names != MetricsNames::PgbouncerExporter {
-            weir::GROUPS.iter().for_each(|group| group.write(&board, &mut page));
+            weir::GROUPS.iter().for_each(|group| group.write(&board, &mut *page));
         }
         if names != MetricsNames::Weir {
-            exporter::GROUPS.iter().for_each(|group| group.write(&board, &mut page));
+            exporter::GROUPS.iter().for_each(|group| group.write(&board, &mut *page));
         }
         page.end()
     }
+}
+
+/// The form of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposition {
+    /// Prometheus' text format, version 0.0.4.
+    Text,
+    /// OpenMetrics, version 1.0.0.
+    OpenMetrics,
+    /// Prometheus' messages of protobuf, with native histograms.
+    Protobuf,
+}
+
+impl Exposition {
+    fn empty_page(self) -> Box<dyn Page> {
+        match self {
+            Self::Text => Box::new(Lines::new(TextForm::Prometheus)),
+            Self::OpenMetrics => Box::new(Lines::new(TextForm::OpenMetrics)),
+            Self::Protobuf => Box::<Families>::default(),
+        }
+    }
+}
+
+/// A label of a sample: its name and its text.
+type Label<'a> = (&'static str, Cow<'a, str>);
+
+/// A page as it is written.
+trait Page {
+    /// The samples of this measure follow.
+    fn begin(&mut self, name: &str, kind: Kind, help: &str);
+    fn sample(&mut self, name: &str, labels: &[Label<'_>], value: Value<'_>);
+    fn end(self: Box<Self>) -> Vec<u8>;
 }
 
 /// Pools that have metrics of their own, so that a page has a limit. The others are added up.
@@ -132,8 +180,11 @@ struct Board {
     /// The statistics of each database that has a pool.
     stats: Vec<DatabaseStats>,
     pool_count: usize,
+    /// All pools added up, without a name.
+    total: PoolMeasures,
     client_errors: Vec<Count>,
     server_failures: Vec<Count>,
+    server_closes: Vec<Count>,
     certificates: Vec<CertificateEnd>,
 }
 
@@ -160,7 +211,7 @@ impl Board {
             is_same
         });
         let mut stats: Vec<DatabaseStats> = Vec::new();
-        for PoolMeasures { database, figures, .. } in pools {
+        for PoolMeasures { database, figures, .. } in pools.iter() {
             if stats.last().is_none_or(|last| last.database != *database) {
                 stats.push(DatabaseStats { database: database.clone(), ..Default::default() });
             }
@@ -168,6 +219,8 @@ impl Board {
                 last.stats += figures.stats;
             }
         }
+        let mut total = PoolMeasures::default();
+        pools.iter().for_each(|pool| total.add(pool));
         let count = |(reason, count)| Count { reason, count };
         let end =
             |(key, not_after): &(&'static str, i64)| CertificateEnd { key, not_after: *not_after };
@@ -175,8 +228,10 @@ impl Board {
             databases: database_lines(&measures),
             stats,
             pool_count,
+            total,
             client_errors: measures.failures.of_clients().map(count).collect(),
             server_failures: measures.failures.of_servers().map(count).collect(),
+            server_closes: measures.failures.closes().map(count).collect(),
             certificates: measures.certificates.iter().map(end).collect(),
             measures,
         }
@@ -187,6 +242,15 @@ impl Board {
         let mut all = self.measures.clients;
         self.measures.pools.iter().for_each(|pool| all += pool.figures.clients);
         all
+    }
+
+    /// The pools whose histograms the page has.
+    fn times(&self) -> Vec<&PoolMeasures> {
+        match self.measures.config.global.metrics_histograms {
+            MetricsHistograms::Pool => self.measures.pools.iter().collect(),
+            MetricsHistograms::Total => vec![&self.total],
+            MetricsHistograms::None => Vec::new(),
+        }
     }
 
     /// Servers in any state.
@@ -263,7 +327,7 @@ trait Measured: Sync {
     fn about(&self) -> &'static str;
     fn labels(&self) -> Vec<&'static str>;
     fn heads(&self) -> Vec<Head>;
-    fn write(&self, board: &Board, page: &mut Page);
+    fn write(&self, board: &Board, page: &mut dyn Page);
 }
 
 /// A measure apart from its value.
@@ -291,13 +355,18 @@ impl<R> Measured for Group<R> {
         self.measures.iter().map(head).collect()
     }
 
-    /// The samples of a measure stand together, as the formats want it.
-    fn write(&self, board: &Board, page: &mut Page) {
+    /// The samples of a measure stand together, as the formats want it. A label without a text is left
+    /// out: Prometheus makes no difference between the two.
+    fn write(&self, board: &Board, page: &mut dyn Page) {
         let rows = (self.rows)(board);
+        if rows.is_empty() {
+            return;
+        }
         let labels = rows.iter().map(|row| {
-            exposition::labels(self.labels.iter().map(|(name, text)| (*name, text(row))))
+            let own = self.labels.iter().map(|(name, text)| (*name, text(row)));
+            own.filter(|(_, text)| !text.is_empty()).collect()
         });
-        let labels: Vec<String> = labels.collect();
+        let labels: Vec<Vec<Label<'_>>> = labels.collect();
         for Measure { name, kind, help, value } in self.measures {
             page.begin(name, *kind, help);
             for (row, labels) in rows.iter().zip(&labels) {
@@ -359,21 +428,34 @@ impl From<bool> for Value<'_> {
 mod tests {
     use super::*;
 
-    /// Returns a page about this number of pools with one transaction each.
     fn page_of(pools: usize) -> String {
+        page_with(MetricsHistograms::Pool, pools)
+    }
+
+    fn page_with(histograms: MetricsHistograms, pools: usize) -> String {
+        let page = measures_with(histograms, pools).page(Exposition::Text);
+        String::from_utf8(page).expect("a text")
+    }
+
+    /// Returns the measures of this number of pools with one transaction each.
+    fn measures_with(histograms: MetricsHistograms, pools: usize) -> Measures {
         let pool = |number: usize| {
             let database = format!("database{number:04}");
             let mut pool = PoolMeasures { database, user: "app".into(), ..Default::default() };
             pool.figures.stats.transactions = 1;
+            pool.figures.durations.transaction.record(1_000);
             pool
         };
-        let measures = Measures {
-            config: Arc::default(),
+        let mut config = Config::default();
+        config.global.metrics_histograms = histograms;
+        Measures {
+            config: config.into(),
             workers: 1,
             switches: Switches::default(),
             clients: ClientCounts::default(),
             failures: Failures::default(),
             certificates: Vec::new(),
+            passwords: Vec::new(),
             clusters: Vec::new(),
             routes: Vec::new(),
             pools: (0..pools).map(pool).collect(),
@@ -381,8 +463,18 @@ mod tests {
             dns: (0, 0, 0),
             reload_succeeded: true,
             reload_success_at: 0,
-        };
-        measures.page(Exposition::Text)
+        }
+    }
+
+    #[test]
+    fn histograms_are_most_of_a_page_unless_they_are_left_out() {
+        let size = |histograms, form| measures_with(histograms, 200).page(form).len();
+        let text = |histograms| size(histograms, Exposition::Text);
+        let (pool, total) = (text(MetricsHistograms::Pool), text(MetricsHistograms::Total));
+        let none = text(MetricsHistograms::None);
+        let native = size(MetricsHistograms::Pool, Exposition::Protobuf);
+        assert!(none < total && total < none + 10_000, "{pool} {total} {none}");
+        assert!(3 * total < pool && 2 * native < pool, "{pool} {total} {none} {native}");
     }
 
     #[test]
@@ -397,5 +489,26 @@ mod tests {
         // However many pools there are, the page has the same number of lines.
         assert_eq!(page_of(20 * POOLS_MAX).lines().count(), page.lines().count());
         assert!(page_of(POOLS_MAX).lines().count() < page.lines().count());
+    }
+
+    #[test]
+    fn histograms_are_those_of_pools_or_of_all_pools_or_left_out() {
+        let counts = |page: &str| -> Vec<String> {
+            let counts =
+                page.lines().filter(|line| line.starts_with("weir_pool_transaction_seconds_count"));
+            counts.map(str::to_owned).collect()
+        };
+        let total = page_with(MetricsHistograms::Total, POOLS_MAX + 100);
+        assert_eq!(counts(&total), ["weir_pool_transaction_seconds_count 600"]);
+        assert!(total.contains("\nweir_pool_transaction_seconds_bucket{le=\"+Inf\"} 600\n"));
+        let none = page_with(MetricsHistograms::None, 2);
+        assert_eq!((counts(&none).len(), none.contains("_bucket")), (0, false));
+        let pool = page_of(2);
+        assert_eq!(counts(&pool).len(), 2);
+        for page in [&pool, &none, &page_with(MetricsHistograms::Total, 2)] {
+            let transactions =
+                page.lines().filter(|line| line.starts_with("weir_pool_transactions_total{"));
+            assert_eq!(transactions.count(), 2, "the other metrics stay");
+        }
     }
 }

@@ -4,6 +4,7 @@ use engine::ids::Micros;
 use engine::journal::Entry;
 use engine::recorder::Track;
 use engine::settings::PoolKey;
+use engine::timings::Connection;
 use engine::transactions::Transaction;
 
 /// The flight recorder at one moment.
@@ -17,6 +18,8 @@ pub struct Recording {
     pub events: Vec<Entry>,
     /// The transactions with the keys of their pools.
     pub transactions: Vec<(PoolKey, Transaction)>,
+    /// Only for SHOW TIMINGS.
+    pub connections: Vec<Connection>,
 }
 
 impl Recording {

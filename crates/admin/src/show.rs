@@ -19,6 +19,7 @@ mod sockets;
 mod state;
 mod stats;
 mod summary;
+mod timings;
 mod totals;
 mod users;
 mod version;
@@ -35,7 +36,7 @@ use crate::recording::Recording;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 36] = [
+pub(crate) static ALL: [&dyn Show; 37] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -54,6 +55,7 @@ pub(crate) static ALL: [&dyn Show; 36] = [
     &watched::ADVICE,
     &watched::REASONS,
     &recorder::SLOW,
+    &timings::TIMINGS,
     &recorder::RECORDER,
     &recorder::EVENTS,
     &peers::PEERS,
@@ -83,7 +85,7 @@ pub(crate) fn find(name: &str) -> Option<&'static dyn Show> {
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
-    /// Empty unless [`Show::needs_recording`].
+    /// As much of it as [`Show::needs`] says.
     pub(crate) recording: Recording,
     /// The clients of the console.
     pub(crate) consoles: Vec<ClientRow>,
@@ -93,6 +95,14 @@ pub(crate) struct View {
     pub(crate) logins: u64,
     /// Are Weir's own columns and rows shown, too?
     pub(crate) has_own: bool,
+}
+
+/// The part of a [`Recording`] that a SHOW needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    Recording,
+    Timings,
 }
 
 /// A column without the function that fills its cells.
@@ -117,10 +127,14 @@ pub(crate) trait Show: Sync {
         self.name() == fds::FDS.name
     }
 
-    /// Does it show the flight recorder?
-    fn needs_recording(&self) -> bool {
-        let names = [recorder::SLOW.name, recorder::RECORDER.name, recorder::EVENTS.name];
-        names.contains(&self.name())
+    /// Returns what it shows besides a snapshot.
+    fn needs(&self) -> Needs {
+        let recorded = [recorder::SLOW.name, recorder::RECORDER.name, recorder::EVENTS.name];
+        match self.name() {
+            name if recorded.contains(&name) => Needs::Recording,
+            name if name == timings::TIMINGS.name => Needs::Timings,
+            _ => Needs::Nothing,
+        }
     }
 
     /// Has it rows that PgBouncer 1.25.2 does not have?

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::{Config, PoolMode, Proxied};
 
+use engine::Activity;
 use engine::averages::Averages;
 use engine::facts::Facts;
 use engine::ids::PoolId;
@@ -203,8 +204,7 @@ pub struct ServerRow {
 /// The use that a client makes of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doing {
-    /// As `state` in `pg_stat_activity`.
-    pub activity: &'static str,
+    pub activity: Activity,
     /// Microseconds since it does so.
     pub age: u64,
 }

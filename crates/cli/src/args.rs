@@ -23,8 +23,10 @@ pub(crate) enum Invocation {
     },
     Serve {
         options: RunOptions,
-        url: String,
+        /// None for the server that the environment names.
+        url: Option<String>,
     },
+    Health(HealthOptions),
     Demo(DemoOptions),
     Bench(Box<load::Options>),
     CheckConfig {
@@ -34,6 +36,8 @@ pub(crate) enum Invocation {
     Advise(AdviseOptions),
     Ctl(CtlOptions),
     Report(ReportOptions),
+    Timings(TimingsOptions),
+    Showpool(ShowpoolOptions),
     Convert {
         file: PathBuf,
     },
@@ -46,15 +50,29 @@ pub(crate) enum Invocation {
 /// The flags of `weir check-config`.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CheckOptions {
-    /// Log in to each database, as its pool would
+    /// Log in to each database, as its pool would; exit with status 1 if one cannot be used
     #[arg(long)]
     pub(crate) connect: bool,
     /// Exit with status 1 for warnings, too
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Print the errors only
+    /// Print only errors, and warnings about users that cannot log in
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// The flags of `weir health`.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HealthOptions {
+    /// Its address, or the folder of its socket
+    #[arg(short = 'h', long, default_value = "127.0.0.1")]
+    pub(crate) host: String,
+    /// Its port
+    #[arg(short, long, default_value_t = 6432)]
+    pub(crate) port: u16,
+    /// Show this help
+    #[arg(short = '?', long, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
 }
 
 /// The flags of `weir advise`.
@@ -100,6 +118,41 @@ pub(crate) struct ReportOptions {
     /// Write to this file, and not to standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Show this help
+    #[arg(short = '?', long, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
+}
+
+/// The options of `weir timings`.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TimingsOptions {
+    #[command(flatten)]
+    pub(crate) console: ConsoleOptions,
+    /// Print the connections, as comma-separated values
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+    /// Print the connections, as an array of objects
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw the share of connections by time, into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Read the connections from this file, which --csv has written, and ask no pooler
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Another run for the tables and the drawing, which --csv has written; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Vec<PathBuf>,
+    /// Show this help
+    #[arg(short = '?', long, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
+}
+
+/// The options of `weir showpool`.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShowpoolOptions {
+    #[command(flatten)]
+    pub(crate) console: ConsoleOptions,
     /// Show this help
     #[arg(short = '?', long, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
@@ -156,14 +209,17 @@ pub(crate) struct ClusterDemo {
 
 const FORMS: &str = "\
 weir [OPTION]... CONFIG
-       weir [OPTION]... serve URL
+       weir [OPTION]... serve [URL]
        weir demo [--bench SECONDS] [--library[=FILE]]
        weir demo --cluster [--drill ROUNDS [--max-loss BYTES]]
        weir bench [OPTION]... [DBNAME]
        weir ctl [-c FILE | -h HOST -p PORT -U USER] [--json] COMMAND...
        weir report [-c FILE | -h HOST -p PORT -U USER] [-o FILE]
+       weir timings [-c FILE | -h HOST -p PORT -U USER] [--csv | --json] [--svg FILE]
+       weir showpool [-c FILE | -h HOST -p PORT -U USER]
        weir check-config [--connect] [--strict] FILE
        weir advise [OPTION]... [CONFIG]
+       weir health [-h HOST] [-p PORT]
        weir convert FILE
        weir help [KEY | COMMAND]
        weir completion bash|zsh|fish";
@@ -211,11 +267,14 @@ struct Typed {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Pool one server with no configuration file, on 127.0.0.1:6432
-    #[command(override_usage = "weir [OPTION]... serve URL")]
+    #[command(override_usage = "weir [OPTION]... serve [URL]")]
     Serve {
-        /// postgresql://[user[:password]@]host:port/[db]
-        url: String,
+        /// postgresql://[user[:password]@]host:port/[db]; else DATABASE_URL or DB_HOST and the like
+        url: Option<String>,
     },
+    /// Ask whether a pooler accepts connections, as pg_isready does, but without a login
+    #[command(override_usage = "weir health [-h HOST] [-p PORT]", disable_help_flag = true)]
+    Health(HealthOptions),
     /// Start a throw-away PostgreSQL with Weir in front of it
     #[command(override_usage = "weir demo [--bench SECONDS] [--library[=FILE]]\n       \
                           weir demo --cluster [--drill ROUNDS [--max-loss BYTES]]")]
@@ -264,6 +323,21 @@ enum Command {
         infer_long_args = true
     )]
     Report(ReportOptions),
+    /// Print how long each part of a client's connection took, for connections that have ended
+    #[command(
+        override_usage = "weir timings [-c FILE | -h HOST -p PORT -U USER | --input FILE] \
+                          [--csv | --json]\n                    [--svg FILE] [--compare FILE]...",
+        disable_help_flag = true,
+        infer_long_args = true
+    )]
+    Timings(TimingsOptions),
+    /// List the processes of PostgreSQL that a running pooler has, and count them by user
+    #[command(
+        override_usage = "weir showpool [-c FILE | -h HOST -p PORT -U USER]",
+        disable_help_flag = true,
+        infer_long_args = true
+    )]
+    Showpool(ShowpoolOptions),
     /// Check a configuration file as a start would, and print what was understood
     #[command(override_usage = "weir check-config [--connect] [--strict] FILE")]
     CheckConfig {
@@ -279,8 +353,13 @@ enum Command {
     #[command(override_usage = "weir convert FILE")]
     Convert { file: PathBuf },
     /// Explain a configuration key, a command, or a command of the console
-    #[command(override_usage = "weir help [KEY | COMMAND]")]
-    Help { topic: Vec<String> },
+    #[command(override_usage = "weir help [KEY | COMMAND]\n       weir help --manual")]
+    Help {
+        topic: Vec<String>,
+        /// Print weir.ini(5), the manual page of all keys
+        #[arg(long, conflicts_with = "topic")]
+        manual: bool,
+    },
     /// Print a script that completes commands, flags and keys in a shell
     #[command(override_usage = "weir completion bash|zsh|fish")]
     Completion { shell: completion::Shell },
@@ -342,6 +421,7 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
     }
     Ok(match command {
         Command::Serve { url } => Invocation::Serve { options, url },
+        Command::Health(options) => Invocation::Health(options),
         Command::Demo { bench, library, cluster, drill, max_loss } => {
             Invocation::Demo(DemoOptions {
                 bench_seconds: bench,
@@ -354,8 +434,11 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
         Command::Advise(options) => Invocation::Advise(options),
         Command::Ctl(options) => Invocation::Ctl(options),
         Command::Report(options) => Invocation::Report(options),
+        Command::Timings(options) => Invocation::Timings(options),
+        Command::Showpool(options) => Invocation::Showpool(options),
         Command::Convert { file } => Invocation::Convert { file },
-        Command::Help { topic } => match topic.as_slice() {
+        Command::Help { manual: true, .. } => Invocation::Print(config::manual()),
+        Command::Help { topic, .. } => match topic.as_slice() {
             [] => Invocation::Print(help()),
             [name] if let Some(text) = help_of(name) => Invocation::Print(text),
             words => Invocation::Help { topic: words.join(" ") },

@@ -3,12 +3,16 @@
 //! write the pidfile, start, wait.
 
 use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::{self, Path},
     process::ExitCode,
 };
 
 use anyhow::{Context as _, bail};
-use config::{Config, Global};
+use config::{Config, ConfigError, Global};
 use proxy::{Handover, Pooler, Service, StartOptions, TlsContexts, error, fatal, log, warning};
 
 use crate::{
@@ -47,8 +51,8 @@ pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
                 ),
                 None => fatal!("cannot load config file"),
             }
-            if let Some(global) = &mistakes.global {
-                log_to_file(options, global);
+            if let Some(rest) = &mistakes.rest {
+                log_to_file(options, &rest.global);
             }
             ExitCode::FAILURE
         }
@@ -62,14 +66,67 @@ fn misspelt_command(config: &Path) -> Option<&str> {
     (is_word && !config.exists()).then_some(word)
 }
 
-/// Runs `weir serve URL`.
-pub(crate) fn serve(options: &RunOptions, url: &str) -> ExitCode {
+/// Paths at which a container's configuration is mounted.
+const MOUNTED: [&str; 3] =
+    ["/etc/weir/weir.toml", "/etc/weir/weir.ini", "/etc/pgbouncer/pgbouncer.ini"];
+
+/// Runs `weir serve [URL]`. Without a URL the environment names the server, or a file is mounted.
+pub(crate) fn serve(options: &RunOptions, url: Option<&str>) -> ExitCode {
     log::init(true, options.verbose);
-    let config = Config::from_url(url).map_err(anyhow::Error::from);
-    exit_code(config.and_then(|config| {
+    let mounted = MOUNTED.iter().map(Path::new).find(|file| file.exists());
+    let config = match url {
+        Some(url) => Config::from_url_in(url, &variables(), read_secret),
+        None => match (from_environment(), mounted) {
+            (Some(config), None) => config,
+            (Some(config), Some(file)) => {
+                let file = file.display();
+                warning!(
+                    "the environment names the server, so {file} is not read (\"weir {file}\" reads it)"
+                );
+                config
+            }
+            (None, Some(file)) => {
+                log!("serving what {} says", file.display());
+                return run(options, file);
+            }
+            (None, None) => {
+                fatal!(
+                    "no server: give a URL (weir serve postgresql://HOST/DATABASE), set DATABASE_URL, \
+                     or mount one of {}",
+                    MOUNTED.join(", ")
+                );
+                return ExitCode::FAILURE;
+            }
+        },
+    };
+    exit_code(config.map_err(anyhow::Error::from).and_then(|config| {
         let shown = config.clone();
         start_and_wait(options, config, || serve::introduce(shown, options.quiet))
     }))
+}
+
+fn from_environment() -> Option<Result<Config, ConfigError>> {
+    Config::from_environment(&variables(), read_secret)
+}
+
+/// Reads a file with a password. As in libpq, nobody else may read the one with many passwords.
+fn read_secret(file: &str) -> io::Result<String> {
+    if env::var_os(config::PASSFILE).is_some_and(|name| name == file) {
+        let mode = fs::metadata(file)?.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            let why = format!("others can read it (mode {mode:04o}, expected 0600)");
+            return Err(io::Error::other(why));
+        }
+    }
+    fs::read_to_string(file)
+}
+
+fn variables() -> Vec<(String, String)> {
+    // A variable that is not UTF-8 is none of ours.
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    env::vars_os().filter_map(text).collect()
 }
 
 /// Writes the messages of a failed start to the log file as well, unless it is open already. Root
@@ -104,7 +161,7 @@ fn start_and_wait(
     checks::before_start(&config).iter().for_each(report);
     let global = &config.global;
     // Done as the user that started the process, since only that user may be able to read the keys.
-    let tls = TlsContexts::load(global).or_else(|error| {
+    let tls = TlsContexts::load(&config).or_else(|error| {
         error!("{error}");
         bail!("TLS setup failed")
     })?;
@@ -223,7 +280,7 @@ fn go_to_background(options: &RunOptions, has_pidfile: bool) -> anyhow::Result<B
 
 fn report(finding: &Finding) {
     match finding.level {
-        Level::Stops | Level::KeepsOut => error!("{finding}"),
+        Level::Stops | Level::Fails | Level::KeepsOut => error!("{finding}"),
         Level::Warns => warning!("{finding}"),
     }
 }

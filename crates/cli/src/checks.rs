@@ -9,7 +9,7 @@ mod unit;
 
 use std::{fmt, net::IpAddr, path::Path};
 
-use config::{AccessPolicy, AuthType, Config, DataPath, Proxied, SslMode};
+use config::{AccessPolicy, AuthType, Config, DataPath, Mistake, Proxied, SslMode};
 use proxy::TlsContexts;
 
 use crate::{pidfile, privileges};
@@ -19,6 +19,8 @@ use crate::{pidfile, privileges};
 pub(crate) enum Level {
     /// Weir does not start.
     Stops,
+    /// Weir starts, but `check-config --connect` has found that a database cannot be used.
+    Fails,
     /// Weir starts, but some users cannot log in.
     KeepsOut,
     Warns,
@@ -34,9 +36,19 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
+    /// Returns a mistake in the files, whose text begins with its position.
+    pub(crate) fn mistake(mistake: &Mistake) -> Self {
+        Self { level: Level::Stops, before: String::new(), text: mistake.to_string() }
+    }
+
     /// `position` is a key, with its file and line if they are known.
     pub(super) fn new(level: Level, position: &str, what: impl fmt::Display) -> Self {
         Self { level, before: String::new(), text: format!("{position}: {what}") }
+    }
+
+    /// Is it about the setting at this position?
+    pub(crate) fn is_at(&self, position: &str) -> bool {
+        self.text.strip_prefix(position).is_some_and(|rest| rest.starts_with(": "))
     }
 
     /// Returns the text with its position. `Display` leaves out the position of a key without effect, as
@@ -177,11 +189,12 @@ fn not_direct(config: &Config) -> Vec<Finding> {
 }
 
 fn tls(config: &Config) -> Vec<Finding> {
-    let failed = TlsContexts::load(&config.global).err();
-    let position = |key| config.positions.of_key(key);
-    let finding =
-        failed.map(|error| Finding::new(Level::Stops, &position(error.key), error.reason));
-    finding.into_iter().collect()
+    let Err(error) = TlsContexts::load(config) else { return Vec::new() };
+    let position = match &error.database {
+        Some(name) => format!("{}: {}", config.positions.of_database(name), error.key),
+        None => config.positions.of_key(error.key),
+    };
+    vec![Finding::new(Level::Stops, &position, error.reason)]
 }
 
 /// Checks the user that the start switches to. Later checks run as that user.

@@ -145,6 +145,10 @@ impl Control for Pooler {
         judged.map(row).collect()
     }
 
+    fn timings(&self) -> Recording {
+        rows::recording(self.0.timings(), Moment::now(&self.0))
+    }
+
     fn recording(&self) -> Boxed<'_, Recording> {
         Box::pin(async { rows::recording(self.0.recording().await, Moment::now(&self.0)) })
     }

@@ -2,7 +2,7 @@
 //!
 //! The exit status is 0; 1 for an error of the console; 2 if there is no connection.
 
-mod print;
+pub(crate) mod print;
 
 use std::{
     env, fs,
@@ -27,6 +27,9 @@ use crate::{
 
 const REFUSED: u8 = 1;
 const NO_CONNECTION: u8 = 2;
+
+/// The keys with the address and the user of the console.
+const NEEDED: [&str; 4] = ["listen_addr", "listen_port", "unix_socket_dir", "admin_users"];
 
 pub(crate) fn run(options: &CtlOptions) -> ExitCode {
     let place = match console(&options.console) {
@@ -96,7 +99,9 @@ pub(crate) fn console(options: &ConsoleOptions) -> Result<Console, String> {
         password: None,
     };
     let Some(file) = &options.config else { return Ok(found) };
-    let config = Config::load(file).map_err(|mistakes| mistakes.to_string())?;
+    // The service's passwords are not needed, and this process may not be able to read them.
+    let config = Config::load(file).or_else(|mistakes| mistakes.without_secrets(&NEEDED));
+    let config = config.map_err(|mistakes| mistakes.to_string())?;
     let host = match found.host.take() {
         Some(host) => host,
         None => host(&config).ok_or("the configuration names no address to listen on")?,

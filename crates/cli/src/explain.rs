@@ -19,32 +19,24 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// `weir convert FILE`: prints the same configuration as a `weir.toml`. stderr names the lines that
-/// cannot be converted.
+/// `weir convert FILE`: prints the same configuration as a `weir.toml`. Variables, and the names of
+/// passwords' files, stay as they are written. stderr names the lines that cannot be converted.
 pub(crate) fn convert(file: &Path) -> anyhow::Result<ExitCode> {
-    of_file(file, |config| {
-        let origin = file.display().to_string().replace(char::is_control, "?");
-        let comments = Config::comments(file).with_context(|| origin.clone())?;
-        for dropped in &comments.dropped {
-            let _ = writeln!(io::stderr(), "{}", dropped.replace(char::is_control, "?"));
-        }
-        let text = config::to_toml(config, &comments);
-        print(&format!("# Made from {origin} by `weir convert`.\n\n{text}"))
-    })
-}
-
-/// Loads the file for a command. Mistakes in it go to stderr, one per line.
-pub(crate) fn of_file(
-    file: &Path,
-    command: impl FnOnce(&Config) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
-    match Config::load(file) {
-        Ok(config) => command(&config),
-        Err(mistakes) => mistaken(&mistakes),
+    let config = match Config::load_as_written(file) {
+        Ok(config) => config,
+        Err(mistakes) => return mistaken(&mistakes),
+    };
+    let origin = file.display().to_string().replace(char::is_control, "?");
+    let comments = Config::comments(file).with_context(|| origin.clone())?;
+    for dropped in &comments.dropped {
+        let _ = writeln!(io::stderr(), "{}", dropped.replace(char::is_control, "?"));
     }
+    let text = config::to_toml(&config, &comments);
+    print(&format!("# Made from {origin} by `weir convert`.\n\n{text}"))
 }
 
-fn mistaken(mistakes: &dyn Display) -> anyhow::Result<ExitCode> {
+/// Prints why a file cannot be used.
+pub(crate) fn mistaken(mistakes: &dyn Display) -> anyhow::Result<ExitCode> {
     let _ = writeln!(io::stderr(), "{mistakes}");
     Ok(ExitCode::FAILURE)
 }

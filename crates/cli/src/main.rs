@@ -10,14 +10,17 @@ mod ctl;
 mod daemon;
 mod demo;
 mod explain;
+mod health;
 mod metrics;
 mod moment;
 mod pidfile;
 mod privileges;
 mod report;
 mod serve;
+mod showpool;
 mod supervised;
 mod sys;
+mod timings;
 
 use std::{
     env,
@@ -38,11 +41,16 @@ fn main() -> ExitCode {
     let done = match invocation {
         Invocation::Print(text) => explain::print(&text),
         Invocation::Run { options, config } => return boot::run(&options, &config),
-        Invocation::Serve { options, url } => return boot::serve(&options, &url),
+        Invocation::Serve { options, url } => {
+            return boot::serve(&options, url.as_deref());
+        }
+        Invocation::Health(options) => health::run(&options),
         Invocation::Demo(options) => demo::run(&options),
         Invocation::Bench(options) => return load::run(&options),
         Invocation::CheckConfig { file, how } => check_config::run(&file, how),
         Invocation::Advise(options) => advise::run(&options),
+        Invocation::Timings(options) => timings::run(&options),
+        Invocation::Showpool(options) => showpool::run(&options),
         Invocation::Ctl(options) => return ctl::run(&options),
         Invocation::Report(options) => report::run(&options),
         Invocation::Convert { file } => explain::convert(&file),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admin::{Exposition, Measures, PoolMeasures};
+use admin::{Exposition, Measures, PasswordRow, PoolMeasures};
 use proxy::{Controller, MetricsPage};
 
 use crate::moment::Moment;
@@ -13,6 +13,7 @@ pub(crate) fn page() -> MetricsPage {
         let form = match form {
             proxy::Exposition::Text => Exposition::Text,
             proxy::Exposition::OpenMetrics => Exposition::OpenMetrics,
+            proxy::Exposition::Protobuf => Exposition::Protobuf,
         };
         translated(controller, measures).page(form)
     })
@@ -29,12 +30,19 @@ fn translated(controller: &Controller, facts: &proxy::Measures) -> Measures {
         clusters: crate::console::clusters(controller),
         routes: facts.pools.iter().flat_map(crate::console::routes).collect(),
         certificates: facts.certificates.clone(),
+        passwords: facts.passwords.iter().map(translated_password).collect(),
         pools: facts.pools.iter().map(|pool| translated_pool(pool, facts.now)).collect(),
         statements: facts.statements,
         dns: (names.hosts.len(), names.zones.len(), names.queries),
         reload_succeeded: facts.reload.succeeded,
         reload_success_at: Moment::now(controller).wall(facts.reload.success_at),
     }
+}
+
+fn translated_password(password: &proxy::PasswordInfo) -> PasswordRow {
+    let proxy::PasswordInfo { database, failures, remaining } = password;
+    let remaining = remaining.as_micros() as u64;
+    PasswordRow { database: database.clone(), failures: *failures, remaining }
 }
 
 fn translated_pool(pool: &proxy::PoolMeasures, now: u64) -> PoolMeasures {

@@ -57,7 +57,7 @@ fn word(text: &str) -> String {
 fn tell_of_server(config: &Config) {
     let Some(database) = config.database(config.proof_database()) else { return };
     // If it cannot be loaded, the start has failed for that.
-    let tls = TlsContexts::load(&config.global).unwrap_or_default();
+    let tls = TlsContexts::load(config).unwrap_or_default();
     for (host, port) in config.addresses(&database) {
         let host = host.to_string();
         match connect::dial(config, &database, (&host, port), &tls) {

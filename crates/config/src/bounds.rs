@@ -12,6 +12,9 @@ pub(crate) const PEER_ID_MAX: u32 = 16_383;
 const KEEPALIVE_SECONDS_MAX: u32 = 32_767;
 const KEEPALIVE_COUNT_MAX: u32 = 127;
 
+/// Largest number of connections whose checkpoints are kept: some 100 MB.
+const TIMINGS_MAX: u32 = 100_000;
+
 /// The reason a well-formed value is still not allowed.
 pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<Reason> {
     match (key.scope, key.name, value?) {
@@ -24,6 +27,7 @@ pub(crate) fn out_of_bounds(key: &Key, value: Option<&str>) -> Option<Reason> {
         (Scope::Global, "max_prepared_statements", value) => {
             too_large(key, value, i32::MAX.unsigned_abs())
         }
+        (Scope::Global, "connection_timings", value) => too_large(key, value, TIMINGS_MAX),
         (Scope::Global, "tcp_keepidle" | "tcp_keepintvl", value) => {
             too_large(key, value, KEEPALIVE_SECONDS_MAX)
         }

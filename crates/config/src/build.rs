@@ -1,12 +1,13 @@
 //! Builds a [`Config`] from settings of any file format, and collects every mistake on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::bounds::{CONSOLE, PEER_ID_MAX, out_of_bounds};
 use crate::choice::{Balance, FailoverKind, PoolMode, ReadAfterWrite, ReadsGo, WhenStale};
 use crate::config::{Config, some_user_reads};
-use crate::error::{ConfigError, Mistake};
+use crate::config_error::ConfigError;
+use crate::error::Mistake;
 use crate::key::{Key, Keyed, Scope};
 use crate::peers;
 use crate::positions::Positions;
@@ -15,6 +16,7 @@ use crate::source::Source;
 use crate::suggest;
 use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 use crate::value::{Kind, ValueError};
+use crate::variables::{self, Lookup};
 
 /// Longest database name in bytes, PostgreSQL's and PgBouncer's limit.
 const NAME_LEN_MAX: usize = 63;
@@ -43,12 +45,22 @@ pub(crate) struct Setting {
 pub(crate) struct Report {
     pub(crate) mistakes: Vec<Mistake>,
     pub(crate) warnings: Vec<Mistake>,
+    /// The variables in values of secrets.
+    secret_variables: BTreeSet<String>,
+}
+
+/// The origin of settings.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    source: Source,
+    /// The environment, if values may have its variables.
+    variables: Option<Lookup>,
 }
 
 /// A configuration that is being built.
 #[derive(Debug)]
 pub(crate) struct Builder {
-    source: Source,
+    origin: Origin,
     global: Global,
     databases: BTreeMap<String, (Database, Position)>,
     users: BTreeMap<String, UserSettings>,
@@ -108,7 +120,7 @@ impl Builder {
     /// Returns all defaults of `source`.
     pub(crate) fn new(source: Source) -> Self {
         Self {
-            source,
+            origin: Origin { source, variables: None },
             global: Global::defaults(source),
             databases: BTreeMap::new(),
             users: BTreeMap::new(),
@@ -119,9 +131,14 @@ impl Builder {
         }
     }
 
+    /// Replaces variables in values, if there is an environment.
+    pub(crate) fn with_variables(self, variables: Option<Lookup>) -> Self {
+        Self { origin: Origin { variables, ..self.origin }, ..self }
+    }
+
     /// Resets the global keys to their defaults, as each `[pgbouncer]` header does.
     pub(crate) fn reset_global(&mut self, position: &Position) {
-        let defaults = Global::defaults(self.source);
+        let defaults = Global::defaults(self.origin.source);
         if self.global != defaults {
             self.report.warn(position, Reason::MainSectionAgain);
         }
@@ -131,10 +148,10 @@ impl Builder {
 
     pub(crate) fn global(&mut self, position: &Position, key: &str, text: &str) {
         let first = self.positions.set_key(key, &position.file, position.line);
-        if let Some(first) = first.filter(|_| self.source == Source::Ini) {
+        if let Some(first) = first.filter(|_| self.origin.source == Source::Ini) {
             self.report.warnings.push(position.mistake(key, Reason::SetAgain { first }));
         }
-        assign(&mut self.global, &mut self.report, position, key, text);
+        assign(&mut self.global, &mut self.report, self.origin, position, key, text);
     }
 
     pub(crate) fn database(&mut self, position: &Position, settings: &[Setting]) {
@@ -158,8 +175,30 @@ impl Builder {
         database.max_db_client_connections =
             database.max_db_client_connections.filter(|max| *max > 0);
         database.server_lifetime = database.server_lifetime.filter(|time| !time.is_zero());
+        self.check_password(&database, position);
         if self.databases.insert(name.clone(), (database, position.clone())).is_some() {
             self.report.warn(position, Reason::DefinedAgain("database"));
+        }
+    }
+
+    /// Reports a password without a user, or from several sources.
+    fn check_password(&mut self, database: &Database, position: &Position) {
+        let sources = [
+            ("password_command", database.password_command.is_some()),
+            ("password_file", database.password_file.is_some()),
+            ("password", database.password.is_some()),
+        ];
+        let mut given = sources.iter().filter(|(_, is_set)| *is_set).map(|(key, _)| *key);
+        let (first, second) = (given.next(), given.next());
+        if let (Some(key), Some(_)) = (first, second) {
+            self.report.error(position, key, Reason::SeveralPasswords);
+        }
+        // As in PgBouncer, `password` without a user has no effect.
+        if let Some(key) = first.filter(|key| *key != "password" && database.user.is_none()) {
+            self.report.error(position, key, Reason::PasswordWithoutUser);
+        }
+        if database.password_lifetime.is_zero() {
+            self.report.error(position, "password_lifetime", Reason::ZeroTime("password_lifetime"));
         }
     }
 
@@ -212,6 +251,9 @@ impl Builder {
             if time.is_zero() {
                 self.report.error(position, key, Reason::ZeroTime(key));
             }
+        }
+        if cluster.password.is_some() && cluster.password_file.is_some() {
+            self.report.error(position, "password_file", Reason::SeveralPasswords);
         }
         if cluster.failover == FailoverKind::Own && cluster.fence_command.is_none() {
             self.report.error(
@@ -357,7 +399,8 @@ impl Builder {
     fn assign_all<T: Keyed>(&mut self, target: &mut T, position: &Position, settings: &[Setting]) {
         for setting in settings {
             let position = position.at(setting.line);
-            assign(target, &mut self.report, &position, &setting.key, &setting.text);
+            let Setting { key, text, .. } = setting;
+            assign(target, &mut self.report, self.origin, &position, key, text);
         }
     }
 
@@ -373,14 +416,10 @@ impl Builder {
             }
             databases.insert(name, Arc::new(database));
         }
-        if !self.report.mistakes.is_empty() {
-            let (mistakes, global) = (self.report.mistakes, Some(Box::new(self.global)));
-            return Err(ConfigError { mistakes, global });
-        }
         let fallback = databases.remove("*");
         let peers = self.checked_peers();
         let mut config = Config {
-            source: self.source,
+            source: self.origin.source,
             global: self.global,
             databases,
             fallback,
@@ -388,12 +427,16 @@ impl Builder {
             peers,
             clusters: self.clusters,
             positions: self.positions,
+            secret_variables: self.report.secret_variables,
             warnings: self.report.warnings,
             errors: Vec::new(),
             ..Config::default()
         };
         config.derive_access();
-        Ok(config)
+        match self.report.mistakes {
+            none if none.is_empty() => Ok(config),
+            mistakes => Err(ConfigError { mistakes, rest: Some(Box::new(config)) }),
+        }
     }
 }
 
@@ -401,9 +444,10 @@ impl Builder {
 fn assign<T: Keyed>(
     target: &mut T,
     report: &mut Report,
+    origin: Origin,
     position: &Position,
     key: &str,
-    text: &str,
+    written: &str,
 ) {
     let name = unaliased(key);
     let names = || T::ROWS.iter().map(|row| row.key.name);
@@ -419,29 +463,67 @@ fn assign<T: Keyed>(
         };
         return report.unknown(position, key, reason, key, names());
     };
-    // A shell replaces those of a command.
-    if has_variable(text) && !key.ends_with("_command") {
-        report.warnings.push(position.mistake(key, Reason::VariableTaken));
+    let replaced = match variables_in(&row.key, origin.source) {
+        Variables::Stay => None,
+        Variables::StayWithWarning => {
+            if variables::escaped(written) != written {
+                report.warnings.push(position.mistake(key, Reason::VariableTaken));
+            }
+            None
+        }
+        Variables::AreReplaced => match replaced(&row.key, origin.variables, written) {
+            Ok(replaced) => replaced,
+            Err(reason) => return report.error(position, key, reason),
+        },
+    };
+    if row.key.secret && replaced.is_some() {
+        report.secret_variables.extend(variables::names(written).map(str::to_owned));
     }
+    // The value of a variable may be a secret.
+    let is_replaced = replaced.is_some();
+    let hide = |reason| match is_replaced && !row.key.secret {
+        true => Reason::ReplacedValue { key: row.key.name, text: written.to_owned() },
+        false => reason,
+    };
+    let text = replaced.as_deref().unwrap_or(written);
     if let Err(error) = (row.set)(target, text) {
-        let reason = bad_value(&row.key, text, error);
+        let reason = hide(bad_value(&row.key, text, error));
         match row.key.kind {
             Kind::Choice(words) => {
-                report.unknown(position, key, reason, text, words.iter().copied());
+                report.unknown(position, key, reason, written, words.iter().copied());
             }
             _ => report.error(position, key, reason),
         }
     } else if let Some(reason) = out_of_bounds(&row.key, (row.show)(target).as_deref()) {
-        report.error(position, key, reason);
+        report.error(position, key, hide(reason));
     }
 }
 
-/// Has the text a variable in the form `${NAME}`?
-fn has_variable(text: &str) -> bool {
-    text.split("${").skip(1).any(|rest| {
-        let name = rest.split_once('}').map_or("", |(name, _)| name);
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        !name.is_empty() && name.bytes().all(is_part)
+/// The treatment of variables in the value of a key.
+enum Variables {
+    AreReplaced,
+    Stay,
+    StayWithWarning,
+}
+
+/// Returns the treatment of variables in a key's value. In a `pgbouncer.ini`, PgBouncer's keys are taken
+/// as they are written. So are the commands of a cluster, whose variables a shell replaces.
+fn variables_in(key: &Key, source: Source) -> Variables {
+    match source {
+        _ if key.scope == Scope::Cluster && key.name.ends_with("_command") => Variables::Stay,
+        Source::Ini if key.is_pgbouncers() => Variables::StayWithWarning,
+        Source::Url => Variables::Stay,
+        Source::Ini | Source::Toml => Variables::AreReplaced,
+    }
+}
+
+/// Returns the text with its variables replaced; `None` if it has none, or there is no environment.
+fn replaced(key: &Key, lookup: Option<Lookup>, text: &str) -> Result<Option<String>, Reason> {
+    let Some(lookup) = lookup else { return Ok(None) };
+    variables::replace(text, lookup).map_err(|name| {
+        // The name may be a part of a secret that has `${` in it.
+        let is_known = !key.secret || variables::is_one(text);
+        if is_known { Reason::VariableNotSet(name) } else { Reason::VariableInSecretNotSet }
     })
 }
 

@@ -80,6 +80,16 @@ choices! {
         Both = "both",
     }
 
+    /// The histograms on the page of metrics.
+    pub enum MetricsHistograms {
+        /// One of each kind for each pool.
+        #[default]
+        Pool = "pool",
+        /// All pools added up.
+        Total = "total",
+        None = "none",
+    }
+
     /// The policy for assigning new clients to workers.
     pub enum SessionSchedule {
         /// Each in turn.
@@ -100,6 +110,15 @@ choices! {
         Error = "error",
         /// It is carried out, and the client is warned.
         Warn = "warn",
+    }
+
+    /// The treatment of a server whose client's last transaction has failed.
+    pub enum ReuseAfterError {
+        /// The server is reset as the pool mode says, and used again.
+        #[default]
+        Reset = "reset",
+        /// The server is closed.
+        Never = "never",
     }
 
     /// The way of a pool's data.

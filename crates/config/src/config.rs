@@ -1,6 +1,6 @@
 //! A whole configuration, and the values that the pooler looks up in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::CONSOLE_USER;
 use crate::auth_file::AuthFile;
-use crate::choice::{AuthType, PoolMode, ReadsGo};
+use crate::choice::{AuthType, PoolMode, ReadsGo, ReuseAfterError};
 use crate::error::Mistake;
 use crate::hba::Hba;
 use crate::host::Host;
@@ -48,6 +48,8 @@ pub struct Config {
     /// `auth_ldap_options`, if they are valid.
     pub ldap: Option<Arc<LdapOptions>>,
     pub access: AccessPolicy,
+    /// The environment's variables in its passwords and other secrets.
+    pub secret_variables: BTreeSet<String>,
     /// The lines on which its keys and databases are written.
     pub positions: Positions,
     /// The configuration file; None for a URL.
@@ -83,6 +85,9 @@ impl Config {
                 let new = Arc::make_mut(new);
                 new.user.clone_from(&old.user);
                 new.password.clone_from(&old.password);
+                new.password_file.clone_from(&old.password_file);
+                new.password_command.clone_from(&old.password_command);
+                new.password_lifetime = old.password_lifetime;
                 kept.push(new.name.clone());
             }
         }
@@ -204,6 +209,13 @@ impl Config {
         user.or(database.pool_mode).unwrap_or(self.global.pool_mode)
     }
 
+    /// Returns what happens to a server of (`database`, `user`) after an error: the user's value,
+    /// else the database's, else the global one.
+    pub fn reuse_after_error(&self, database: &Database, user: &str) -> ReuseAfterError {
+        let user = self.users.get(user).and_then(|user| user.reuse_after_error);
+        user.or(database.reuse_after_error).unwrap_or(self.global.reuse_after_error)
+    }
+
     /// Returns where the reads of the pool (`database`, `user`) go.
     pub fn reads(&self, database: &Database, user: &str) -> ReadsGo {
         let user = self.users.get(user).and_then(|user| user.reads);
@@ -266,6 +278,17 @@ impl Config {
     /// Returns the age at which an unused server of `database` is closed; 0 is after one use.
     pub fn server_lifetime(&self, database: &Database) -> Duration {
         database.server_lifetime.unwrap_or(self.global.server_lifetime)
+    }
+
+    /// Returns how often a server of `database` is given to clients; 0 is no limit.
+    pub fn server_max_uses(&self, database: &Database) -> u32 {
+        database.server_max_uses.unwrap_or(self.global.server_max_uses)
+    }
+
+    /// Returns the private memory in bytes at which an unused server of `database` is closed; 0 is no
+    /// limit.
+    pub fn server_max_memory(&self, database: &Database) -> u64 {
+        database.server_max_memory.unwrap_or(self.global.server_max_memory)
     }
 
     /// Returns the user's secret from the configuration alone, without `auth_query`. As in

@@ -4,7 +4,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use crate::choice::{DataPath, PoolMode, SslMode};
+use crate::choice::{DataPath, PoolMode, ReuseAfterError, SslMode};
 use crate::config::Config;
 use crate::host::Host;
 use crate::table::{Database, Global};
@@ -27,6 +27,8 @@ pub enum Proxied {
     ClientTls,
     ConnectQuery,
     PinFunctions,
+    ReuseAfterError,
+    MaxUses,
     OwnKeys,
     // From the server.
     NotTried,
@@ -53,6 +55,8 @@ impl Proxied {
             Self::ClientTls => "client TLS",
             Self::ConnectQuery => "connect_query",
             Self::PinFunctions => "pin_functions",
+            Self::ReuseAfterError => "reuse_after_error",
+            Self::MaxUses => "server_max_uses",
             Self::OwnKeys => "SCRAM verifier",
             Self::NotTried => "not tried yet",
             Self::NoLibrary => "no library",
@@ -71,6 +75,7 @@ impl Proxied {
             Self::NoSocket => "set direct_socket, and weir.control_socket in postgresql.conf",
             Self::SessionMode | Self::StatementMode => "use pool_mode = auto or transaction",
             Self::Remote => "give the folder of PostgreSQL's unix socket, or 127.0.0.1, as host",
+            Self::MaxUses => "use server_lifetime or server_max_memory",
             Self::OwnKeys => "write the password of user= in place of its verifier",
             Self::NoLibrary => "add weir to PostgreSQL's session_preload_libraries",
             Self::NoAnswer => "compare direct_socket with PostgreSQL's weir.control_socket",
@@ -82,6 +87,7 @@ impl Proxied {
             | Self::ClientTls
             | Self::ConnectQuery
             | Self::PinFunctions
+            | Self::ReuseAfterError
             | Self::NotTried => "",
         }
     }
@@ -141,6 +147,14 @@ impl Config {
         }
         if database.connect_query.as_deref().is_some_and(|query| !query.is_empty()) {
             return Some(Proxied::ConnectQuery);
+        }
+        // The backend does not tell Weir how the transactions of its clients end.
+        if self.reuse_after_error(database, user) == ReuseAfterError::Never {
+            return Some(Proxied::ReuseAfterError);
+        }
+        // Weir does not see how often a backend takes a client from the lobby.
+        if self.server_max_uses(database) > 0 {
+            return Some(Proxied::MaxUses);
         }
         None
     }

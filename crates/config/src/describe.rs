@@ -66,7 +66,9 @@ fn access(text: &mut String, config: &Config) {
     let _ = match &config.access {
         AccessPolicy::Configured => {
             let file = match &global.auth_file {
-                Some(file) => format!("{} users in {file}", config.auth_file.users.len()),
+                Some(files) => {
+                    format!("{} users in {}", config.auth_file.users.len(), files.join(", "))
+                }
                 None => "no auth_file".to_owned(),
             };
             writeln!(text, "  by auth_type {}, {file}", global.auth_type)

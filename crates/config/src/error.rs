@@ -1,9 +1,8 @@
-//! Mistakes in a configuration, each with its position.
+//! A mistake in a configuration, with its position.
 
 use std::sync::Arc;
 use std::{fmt, io};
 
-use crate::Global;
 use crate::reason::Reason;
 use crate::suggest;
 
@@ -22,15 +21,6 @@ pub struct Mistake {
     pub reason: Reason,
     /// The nearest valid word.
     pub suggestion: Option<String>,
-}
-
-/// Why a configuration was refused: every mistake in it, by file and line; never empty.
-#[derive(Clone, Debug)]
-pub struct ConfigError {
-    pub mistakes: Vec<Mistake>,
-    /// The global keys without mistakes, so that a start that fails can log to the log file. Empty if
-    /// the file could not be read.
-    pub global: Option<Box<Global>>,
 }
 
 impl Mistake {
@@ -70,18 +60,3 @@ impl fmt::Display for Mistake {
         write!(f, "{}{}", self.reason, suggest::hint(self.suggestion.as_deref()))
     }
 }
-
-/// One mistake per line.
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.mistakes.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            mistake.fmt(f)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ConfigError {}

@@ -116,7 +116,7 @@ const SECTIONS: [(Scope, &str, &str); 5] = [
 ];
 
 /// Returns the kind of value, with its unit.
-fn form(key: &Key) -> String {
+pub(crate) fn form(key: &Key) -> String {
     match key.unit {
         "" => key.kind.describe(),
         unit => format!("{}, {unit}", key.kind.describe()),
@@ -124,7 +124,7 @@ fn form(key: &Key) -> String {
 }
 
 /// Returns the default and those of single sources: `session; weir.toml: auto`.
-fn defaults(key: &Key, quoted: impl Fn(&str) -> String) -> String {
+pub(crate) fn defaults(key: &Key, quoted: impl Fn(&str) -> String) -> String {
     let words = |text: &str| if text.is_empty() { "empty".to_owned() } else { quoted(text) };
     let mut text = key.default.map_or("not set".to_owned(), words);
     for (source, own) in key.own_defaults {

@@ -15,13 +15,15 @@ use std::sync::Arc;
 
 use crate::build::{Builder, Position, Setting, unaliased};
 use crate::config::Config;
+use crate::config_error::ConfigError;
 use crate::connstr::{self, End};
-use crate::error::{ConfigError, in_words};
+use crate::error::in_words;
 use crate::key::Keyed as _;
 use crate::reason::Reason;
 use crate::source::Source;
 use crate::table::{Cluster, Database, UserSettings};
 use crate::value::Kind;
+use crate::variables::Lookup;
 
 /// Maximal number of included files; a file that is named twice counts twice.
 const INCLUDES_MAX: u32 = 1000;
@@ -39,8 +41,18 @@ impl Config {
     /// # Errors
     /// Every mistake in the text and its included files.
     pub fn parse_ini(text: &str, file: &str, include: Include<'_>) -> Result<Self, ConfigError> {
-        let mut reader =
-            Reader { builder: Builder::new(Source::Ini), include, included: 0, section: None };
+        Self::parse_ini_in(text, file, include, None)
+    }
+
+    /// Does the same, and replaces variables in Weir's own keys.
+    pub(crate) fn parse_ini_in(
+        text: &str,
+        file: &str,
+        include: Include<'_>,
+        variables: Option<Lookup>,
+    ) -> Result<Self, ConfigError> {
+        let builder = Builder::new(Source::Ini).with_variables(variables);
+        let mut reader = Reader { builder, include, included: 0, section: None };
         let file = Arc::from(file);
         let main_seen = reader.read(text, &file, 0);
         if !main_seen {

@@ -41,6 +41,8 @@ pub struct Key {
     pub idle_because: Option<&'static str>,
     /// The value must not be printed.
     pub secret: bool,
+    /// PgBouncer has no such key of a database or user. Global keys are told apart by their order.
+    pub own: bool,
     /// The explanation, of one or two sentences.
     pub help: &'static str,
 }
@@ -88,6 +90,12 @@ impl Key {
         self.own_default(source).or(self.default)
     }
 
+    /// Does the key run a program or read a file?
+    #[must_use]
+    pub fn reaches_outside(&self) -> bool {
+        self.name.ends_with("_command") || self.name.ends_with("_file")
+    }
+
     /// Returns the reason for refusing a text of the wrong form. A secret is not repeated.
     pub(crate) fn refuse(&self, text: &str, expected: ValueError) -> Reason {
         let key = self.name;
@@ -116,7 +124,7 @@ macro_rules! keys {
             $(#[doc = $help:literal])+
             $field:ident $(($key:literal))? : $ty:ty $([$unit:ident])? =
                 $default:tt $(($($source:ident $own:literal),+))?,
-            $when:ident, $acts:ident $(($why:literal))? $(, $secret:ident)?;
+            $when:ident, $acts:ident $(($why:literal))? $(, $flag:ident)?;
         )+
     ) => {
         $(#[$outer])*
@@ -138,7 +146,8 @@ macro_rules! keys {
                         own_defaults: &[$($(($crate::source::Source::$source, $own)),+)?],
                         reloadable: keys!(@reload $when),
                         idle_because: keys!(@$acts $($why)?),
-                        secret: keys!(@secret $($secret)?),
+                        secret: keys!(@secret $($flag)?),
+                        own: keys!(@own $($flag)?),
                         help: concat!($($help),+).trim_ascii(),
                     },
                     set: |target, text| {
@@ -190,5 +199,9 @@ macro_rules! keys {
     (@idle $why:literal) => { Some($why) };
     (@secret) => { false };
     (@secret secret) => { true };
+    (@secret own) => { false };
+    (@own) => { false };
+    (@own secret) => { false };
+    (@own own) => { true };
 }
 pub(crate) use keys;

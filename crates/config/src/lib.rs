@@ -19,11 +19,13 @@ mod build;
 mod changes;
 mod choice;
 mod config;
+mod config_error;
 mod connstr;
 mod convert;
 mod data_path;
 mod describe;
 mod endpoint;
+mod environment;
 mod error;
 pub mod hba;
 mod help;
@@ -32,13 +34,17 @@ mod ini;
 mod key;
 pub mod ldap;
 mod load;
+mod manual;
 mod network;
 mod node;
+mod passfile;
 mod pattern;
 mod peers;
 mod positions;
+mod program;
 pub mod reason;
 pub mod reference;
+mod server_tls;
 mod show;
 mod source;
 mod suggest;
@@ -47,6 +53,7 @@ mod toml_file;
 mod units;
 mod url;
 mod value;
+mod variables;
 mod weight;
 
 /// The version of PgBouncer with the same keys, console and log. Tools derive from it what to
@@ -82,24 +89,30 @@ pub use crate::auth_file::AuthFile;
 pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
     AuthType, Balance, ConsoleColumns, DataPath, ErrorCodes, FailoverKind, LoadBalanceHosts,
-    LogFormat, MetricsNames, PoolMode, ReadAfterWrite, ReadsGo, SessionSchedule, SslMode,
-    SwitchoverOvertime, Unsupported, WhenStale,
+    LogFormat, MetricsHistograms, MetricsNames, PoolMode, ReadAfterWrite, ReadsGo, ReuseAfterError,
+    SessionSchedule, SslMode, SwitchoverOvertime, Unsupported, WhenStale,
 };
 pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
+pub use crate::config_error::ConfigError;
 pub use crate::convert::to_toml;
 pub use crate::data_path::Proxied;
 pub use crate::describe::describe;
 pub use crate::endpoint::{Api, Endpoint};
-pub use crate::error::{ConfigError, Mistake, in_words};
+pub use crate::environment::PASSFILE;
+pub use crate::error::{Mistake, in_words};
 pub use crate::help::{UnknownKey, help, markdown};
 pub use crate::host::{Host, Ports};
 pub use crate::ini::Comments;
 pub use crate::key::{Key, Scope};
 pub use crate::load::read_file;
+pub use crate::manual::manual;
 pub use crate::network::Network;
 pub use crate::node::Node;
+pub use crate::passfile::password_in;
 pub use crate::pattern::Pattern;
 pub use crate::positions::Positions;
+pub use crate::program::{PasswordCommand, Program};
+pub use crate::server_tls::ServerTls;
 pub use crate::show::{ConfigRow, show};
 pub use crate::source::Source;
 pub use crate::suggest::nearest;

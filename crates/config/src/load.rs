@@ -13,12 +13,14 @@ use crate::auth_query::needs_no_search_path;
 use crate::build::Position;
 use crate::choice::AuthType;
 use crate::config::Config;
-use crate::error::{ConfigError, Mistake, in_words};
+use crate::config_error::ConfigError;
+use crate::error::{Mistake, in_words};
 use crate::hba::{Hba, IdentMaps};
 use crate::ini::Comments;
 use crate::ldap::LdapOptions;
 use crate::reason::Reason;
 use crate::table::Database;
+use crate::variables::Lookup;
 
 /// The longest file that is read: an `auth_file` with about a million users.
 const FILE_LEN_MAX: u64 = 256 << 20;
@@ -37,24 +39,80 @@ impl Config {
     /// # Errors
     /// Every mistake, or why the file could not be read.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::load_in(path, Some(variable))
+    }
+
+    /// Does the same, but leaves variables and the names of passwords' files as they are written.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_as_written(path: &Path) -> Result<Self, ConfigError> {
+        Self::load_in(path, None)
+    }
+
+    fn load_in(path: &Path, variables: Option<Lookup>) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
         let text = read_text(path).map_err(|error| {
             let reason = Reason::NotLoaded { file: file.clone(), why: in_words(&error) };
             let mistakes = vec![Mistake::in_file(&Arc::from(""), 0, reason)];
-            ConfigError { mistakes, global: None }
+            ConfigError { mistakes, rest: None }
         })?;
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-        let mut config = match is_toml {
-            true => Self::parse_toml(&text, &file)?,
-            false => Self::parse_ini(&text, &file, &read_text)?,
+        let parsed = match is_toml {
+            true => Self::parse_toml_in(&text, &file, variables),
+            false => Self::parse_ini_in(&text, &file, &read_text, variables),
         };
-        config.path = Some(path.to_owned());
-        config.global.conffile.get_or_insert(file);
-        config.load_auth_file(|name| read_file(Path::new(&name)));
-        config.load_hba(read_text);
-        config.read_ldap_options();
-        config.check_auth_queries();
-        Ok(config)
+        match parsed {
+            Ok(config) if variables.is_none() => Ok(config.with_its_files(path, file)),
+            Ok(mut config) => match config.read_password_files() {
+                mistakes if mistakes.is_empty() => Ok(config.with_its_files(path, file)),
+                mistakes => {
+                    let rest = Some(Box::new(config.with_its_files(path, file)));
+                    Err(ConfigError { mistakes, rest })
+                }
+            },
+            Err(ConfigError { mistakes, rest }) => {
+                let rest = rest.map(|rest| Box::new(rest.with_its_files(path, file)));
+                Err(ConfigError { mistakes, rest })
+            }
+        }
+    }
+
+    /// Reads the files that the configuration names.
+    fn with_its_files(mut self, path: &Path, file: String) -> Self {
+        self.path = Some(path.to_owned());
+        self.global.conffile.get_or_insert(file);
+        self.load_auth_file(|name| read_file(Path::new(&name)));
+        self.load_hba(read_text);
+        self.read_ldap_options();
+        self.check_auth_queries();
+        self
+    }
+
+    /// Reads the files that `password_file` of databases and clusters names. Returns why one cannot be
+    /// used.
+    fn read_password_files(&mut self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        let mut read = |section, entry: &str, file: &str| {
+            let password = read_password(Path::new(file));
+            let refuse = |why| {
+                let position = Position::new(&Arc::from(file), 0, section, entry);
+                mistakes.push(position.mistake("password_file", Reason::PasswordFile(why)));
+            };
+            password.map_err(refuse).ok()
+        };
+        for database in self.databases.values_mut().chain(&mut self.fallback) {
+            if let Some(file) = database.password_file.clone() {
+                let database = Arc::make_mut(database);
+                database.password = read("databases", &database.name, &file);
+            }
+        }
+        for (name, cluster) in &mut self.clusters {
+            if let Some(file) = cluster.password_file.clone() {
+                cluster.password = read("clusters", name, &file);
+            }
+        }
+        mistakes
     }
 
     /// Returns the comments of a file that can be loaded, and what a `weir.toml` does not have.
@@ -164,23 +222,28 @@ impl Config {
         }
     }
 
+    /// Without one of several files, the users of the others can log in.
     fn load_auth_file(&mut self, read: impl Fn(String) -> io::Result<Vec<u8>>) {
-        let Some(name) = self.global.auth_file.clone().filter(|name| !name.is_empty()) else {
+        let names = self.global.auth_file.clone().unwrap_or_default();
+        if names.is_empty() {
             return;
-        };
-        let file = Arc::from(name.as_str());
-        let content = read(name);
-        self.auth_file_unread = content.is_err();
-        match content {
-            Ok(content) => {
-                let (auth_file, errors) = AuthFile::parse(&content, &file);
-                self.auth_file = auth_file;
-                self.errors.extend(errors);
-            }
-            Err(error) => {
-                let (file, why) = (file.to_string(), in_words(&error));
-                let reason = Reason::AuthFileNotOpened { file, why };
-                self.errors.push(Mistake::in_file(&Arc::from(""), 0, reason));
+        }
+        self.auth_file = AuthFile::default();
+        self.auth_file_unread = false;
+        for name in names {
+            let file = Arc::from(name.as_str());
+            match read(name) {
+                Ok(content) => {
+                    let (auth_file, errors) = AuthFile::parse(&content, &file);
+                    self.auth_file.users.extend(auth_file.users);
+                    self.errors.extend(errors);
+                }
+                Err(error) => {
+                    self.auth_file_unread = true;
+                    let (file, why) = (file.to_string(), in_words(&error));
+                    let reason = Reason::AuthFileNotOpened { file, why };
+                    self.errors.push(Mistake::in_file(&Arc::from(""), 0, reason));
+                }
             }
         }
     }
@@ -207,6 +270,22 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
         bytes.drain(..BYTE_ORDER_MARK.len());
     }
     Ok(bytes)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Returns the only line of a file.
+fn read_password(file: &Path) -> Result<String, String> {
+    let bytes = read_file(file).map_err(|error| in_words(&error))?;
+    let mut text = String::from_utf8(bytes).map_err(|_| "it is not in UTF-8")?;
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
+    match () {
+        () if text.is_empty() => Err("it has no password".to_owned()),
+        () if text.contains(['\n', '\0']) => Err("it has more than one line".to_owned()),
+        () => Ok(text),
+    }
 }
 
 fn refuse_irregular(metadata: &fs::Metadata) -> io::Result<()> {

@@ -40,8 +40,19 @@ pub enum Reason {
     #[error("the text behind ; belongs to the value: put comments on lines of their own")]
     CommentTaken,
     /// The value may be a secret, so it is not repeated.
-    #[error("${{…}} is taken as it is written: Weir replaces no variables in this file")]
+    #[error(
+        "${{…}} is taken as it is written, as PgBouncer does: Weir replaces variables in its own keys \
+         and in a weir.toml"
+    )]
     VariableTaken,
+    #[error("the variable {0} is not set in Weir's environment; write $${{…}} for the text ${{…}}")]
+    VariableNotSet(String),
+    /// The text between the braces may be a part of a secret, so it is not repeated.
+    #[error("a variable in it is not set in Weir's environment; write $${{…}} for the text ${{…}}")]
+    VariableInSecretNotSet,
+    /// The value of the variable is not repeated.
+    #[error("\"{text}\" has an invalid value for parameter {key}")]
+    ReplacedValue { key: &'static str, text: String },
     #[error("set again: the value of line {first} has no effect")]
     SetAgain { first: usize },
     /// A `;` behind the settings of an entry.
@@ -83,6 +94,13 @@ pub enum Reason {
     LongName { max: usize },
     #[error("invalid number of ports: {0}")]
     NumberOfPorts(String),
+    /// The name of the file precedes this text.
+    #[error("could not read the password: {0}")]
+    PasswordFile(String),
+    #[error("it needs user: the password is that of one user")]
+    PasswordWithoutUser,
+    #[error("only one of password, password_file and password_command can have the password")]
+    SeveralPasswords,
     #[error("no host, and unix_socket_dir is empty")]
     NoHost,
     #[error("unknown cluster \"{0}\": expected the name of an entry of [clusters]")]
@@ -142,6 +160,8 @@ pub enum Reason {
     UnknownUserParameter(String),
     #[error("unknown parameter: pgbouncer/{0}")]
     UnknownParameter(String),
+    #[error("{0} runs a program or reads a file: it is set in the configuration file only")]
+    InFileOnly(String),
     #[error("invalid pool mode: {0}")]
     PoolMode(String),
     #[error("invalid port: {0}")]
@@ -173,4 +193,17 @@ pub enum Reason {
          create objects in it, can replace the relation"
     )]
     NeedsSearchPath,
+}
+
+impl Reason {
+    /// Is it about the environment or the files of the service, and not about the configuration?
+    pub(crate) fn is_of_service(&self) -> bool {
+        matches!(
+            self,
+            Self::VariableNotSet(_)
+                | Self::VariableInSecretNotSet
+                | Self::ReplacedValue { .. }
+                | Self::PasswordFile(_)
+        )
+    }
 }

@@ -16,7 +16,7 @@ pub use self::global::Global;
 pub use self::peer::Peer;
 pub use self::user::UserSettings;
 
-use crate::key::{Key, Keyed as _};
+use crate::key::{Key, Keyed as _, Scope};
 
 impl Key {
     /// Returns every key: the global ones in the order of `SHOW CONFIG`, then those of databases,
@@ -28,6 +28,17 @@ impl Key {
         let peer = Peer::ROWS.iter().map(|row| &row.key);
         let cluster = Cluster::ROWS.iter().map(|row| &row.key);
         global.chain(database).chain(user).chain(peer).chain(cluster)
+    }
+
+    /// Does PgBouncer have this key?
+    #[must_use]
+    pub fn is_pgbouncers(&self) -> bool {
+        match self.scope {
+            Scope::Global => Global::is_pgbouncers(self.name),
+            Scope::Database | Scope::User => !self.own,
+            Scope::Peer => true,
+            Scope::Cluster => false,
+        }
     }
 }
 

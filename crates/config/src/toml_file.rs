@@ -11,13 +11,14 @@ use toml::de::{DeTable, DeValue};
 
 use crate::build::{Builder, Position, Report, Setting, unaliased};
 use crate::config::Config;
-use crate::error::ConfigError;
+use crate::config_error::ConfigError;
 use crate::key::{Key, Keyed};
 use crate::reason::Reason;
 use crate::source::Source;
 use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 use crate::units;
 use crate::value::{Kind, ValueError};
+use crate::variables::Lookup;
 
 const SECTIONS: [&str; 4] = ["databases", "users", "peers", "clusters"];
 
@@ -27,8 +28,17 @@ impl Config {
     /// # Errors
     /// Every mistake in the text; if it is not TOML, the parser's reason.
     pub fn parse_toml(text: &str, file: &str) -> Result<Self, ConfigError> {
-        let mut reader =
-            Reader { builder: Builder::new(Source::Toml), text, file: Arc::from(file) };
+        Self::parse_toml_in(text, file, None)
+    }
+
+    /// Does the same, and replaces variables.
+    pub(crate) fn parse_toml_in(
+        text: &str,
+        file: &str,
+        variables: Option<Lookup>,
+    ) -> Result<Self, ConfigError> {
+        let builder = Builder::new(Source::Toml).with_variables(variables);
+        let mut reader = Reader { builder, text, file: Arc::from(file) };
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let line = error.span().map_or(0, |span| reader.line(span.start));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::auth_file::AuthFile;
 use crate::build::{Builder, Position, Setting};
 use crate::config::{AccessPolicy, Config};
-use crate::error::ConfigError;
+use crate::config_error::ConfigError;
 use crate::key::Keyed;
 use crate::reason::{Reason, UrlError};
 use crate::source::Source;
@@ -40,19 +40,22 @@ impl Config {
     /// When the URL is invalid. The error never repeats its password.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
         let position = Position::new(&Arc::from("URL"), 0, "", "");
-        let refuse = |why| ConfigError {
-            mistakes: vec![position.mistake("", Reason::Url(why))],
-            global: None,
-        };
-        let parts = Parts::new(url).map_err(refuse)?;
-        let access = parts.access().map_err(refuse)?;
+        let parts = Parts::new(url).map_err(|why| refusal(&position, why))?;
+        Self::from_parts(parts, &position, Builder::new(Source::Url))
+    }
 
-        let mut builder = Builder::new(Source::Url);
+    /// Builds the configuration for one server. `builder` may have warnings already.
+    pub(crate) fn from_parts(
+        parts: Parts,
+        position: &Position,
+        mut builder: Builder,
+    ) -> Result<Self, ConfigError> {
+        let access = parts.access().map_err(|why| refusal(position, why))?;
         if let AccessPolicy::UrlUser { .. } = access {
-            builder.global(&position, "auth_type", "scram-sha-256");
+            builder.global(position, "auth_type", "scram-sha-256");
         }
         for (key, value) in &parts.global {
-            builder.global(&position, key, value);
+            builder.global(position, key, value);
         }
         let entry = |name: &str| Position { entry: name.to_owned(), ..position.clone() };
         if let Some(name) = parts.dbname() {
@@ -73,21 +76,25 @@ impl Config {
     }
 }
 
+pub(crate) fn refusal(position: &Position, why: UrlError) -> ConfigError {
+    ConfigError { mistakes: vec![position.mistake("", Reason::Url(why))], rest: None }
+}
+
 /// A parsed and decoded URL.
 #[derive(Default)]
-struct Parts {
-    user: Option<String>,
-    password: Option<String>,
+pub(crate) struct Parts {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
     /// Keys of the database entries; if one is repeated, the last one counts.
-    database: Vec<(String, String)>,
+    pub(crate) database: Vec<(String, String)>,
     /// Global keys.
-    global: Vec<(String, String)>,
+    pub(crate) global: Vec<(String, String)>,
 }
 
 impl Parts {
     /// Parses a URL as libpq does. A password ends at a `/` or `?` there too, and is then read as a
     /// port; the error does not repeat it.
-    fn new(url: &str) -> Result<Self, UrlError> {
+    pub(crate) fn new(url: &str) -> Result<Self, UrlError> {
         let is_port = |(key, text): &(String, String)| key != "port" || text.parse::<u16>().is_ok();
         match Self::read(url) {
             Ok(parts) if parts.database.iter().all(is_port) => Ok(parts),

@@ -65,6 +65,8 @@ pub enum ValueError {
     Ports,
     #[error("addresses such as 10.0.0.0/8, ::1")]
     Networks,
+    #[error("the path of a program and its arguments, such as /usr/local/bin/token --user app")]
+    Program,
     /// `text` is not a pattern, for this reason.
     #[error("regular expressions; {text:?} is not one: {why}")]
     Patterns { text: String, why: String },
@@ -134,6 +136,22 @@ impl Value for u32 {
 
     fn parse(text: &str) -> Result<Self, ValueError> {
         bounded(text, Self::MAX)
+    }
+
+    fn parse_optional(text: &str) -> Result<Option<Self>, ValueError> {
+        if is_negative(text) { Ok(None) } else { Self::parse(text).map(Some) }
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Value for u64 {
+    const KIND: Kind = Kind::Integer;
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        bounded(text, i64::MAX.unsigned_abs())
     }
 
     fn parse_optional(text: &str) -> Result<Option<Self>, ValueError> {

@@ -6,6 +6,7 @@
 
 pub mod limits;
 pub(crate) mod lobby_seats;
+pub(crate) mod membership;
 pub(crate) mod one_pool;
 pub mod pool;
 pub(crate) mod seat;

@@ -6,6 +6,7 @@
 
 mod ahead;
 pub(crate) mod call;
+pub(crate) mod client_key;
 pub(crate) mod keys;
 pub mod outcome;
 pub(crate) mod requests;

@@ -2,29 +2,34 @@
 //! `relay/requests.rs` handle it. An idle client is only this struct: data that few clients have is
 //! in boxes.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use config::Config;
-use sql::Seen;
-
+use crate::admission::membership::Membership;
+use crate::cancel::client_key::ClientKey;
 use crate::cancel::signaling::Signaling;
 use crate::context::Context;
 pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
+use crate::lifecycle::link::Link;
 use crate::lifecycle::replication::Replication;
 use crate::login::auth::{Login, LoginStep};
 use crate::login::console::is_console;
 pub use crate::phase::ClientPhase;
 use crate::phase::Phase;
+use crate::relay::awaited_reply::AwaitedReply;
+use crate::relay::discarding::Discarding;
+use crate::relay::names_used::NamesUsed;
 use crate::relay::pace::Pace;
 use crate::relay::prepared::ClientStatements;
+use crate::relay::repeats::Repeats;
 use crate::relay::stream::Stream;
-use crate::relay::text::text_of;
+use crate::relay::unnamed::ClientUnnamed;
 use crate::session::carried::Order;
 use crate::session::state::Session;
+use crate::times::ClientTimes;
 use crate::values::{Digest, Values};
 use crate::vars::{Slots, Vars, Welcome};
+use config::Config;
 
 #[derive(Debug)]
 pub struct Client {
@@ -32,19 +37,14 @@ pub struct Client {
     /// Identifies the connection among all present and past ones of the process.
     pub serial: u64,
     pub identity: Arc<Identity>,
-    /// Set when the client is authenticated.
-    pub pool: Option<PoolId>,
-    /// The pool's count of changes of its role when the client came to the pool.
-    pub role_changes: u16,
-    pub server: Option<ServerId>,
+    pub pool: Membership,
+    pub server: Link<ServerId>,
     /// Does it count in the limits on clients, under its identity?
     pub counted: bool,
     /// Steps that were taken during the present or last wait for a server.
     pub while_waiting: WhileWaiting,
-    /// Process id (upper half) and secret (lower half) for cancel requests, from the client's
-    /// welcome; 0 before that.
-    pub key: u64,
-    pub key_form: KeyForm,
+    /// For cancel requests; from the client's welcome.
+    pub key: ClientKey,
     /// Was the present request sent again, because its first server was lost?
     pub resent: bool,
     pub vars: Values,
@@ -59,11 +59,7 @@ pub struct Client {
     /// Valid as long as it has the present server. A reload must not change it in the middle of a
     /// batch, nor for existing statements.
     pub statement_names: StatementNames,
-    pub connected_at: Micros,
-    /// When the present or last request came, or the last reply was sent.
-    pub request_at: Micros,
-    /// When the present transaction began; 0 = there is none.
-    pub transaction_at: Micros,
+    pub times: ClientTimes,
 }
 
 /// Steps that are taken once per wait.
@@ -75,12 +71,48 @@ pub struct WhileWaiting {
     pub looked_at: bool,
     /// Its place in a reader's pool.
     pub reader: ReaderPlace,
-    /// The server is put into a failed transaction before the client gets it: the client's own was
-    /// lost (`lifecycle/failed.rs`).
-    pub fails: bool,
-    /// The client's transaction is begun again on the server before the client gets it: a reader has
-    /// refused its first statement (`routing/begun.rs`).
-    pub begins: bool,
+    pub(crate) steps: Steps,
+}
+
+/// The steps that are due when a client has a server, before its messages go there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Steps(u8);
+
+impl Steps {
+    /// The server is put into a failed transaction: the client's own was lost
+    /// (`lifecycle/failed.rs`).
+    pub(crate) const FAILS: Self = Self(1);
+    /// The client's transaction is begun again on the server: a reader has refused its first
+    /// statement (`routing/begun.rs`).
+    pub(crate) const BEGINS: Self = Self(2);
+    /// The link is timed (`connection_timings`): the client's first transaction is still to come.
+    pub(crate) const TIMED: Self = Self(4);
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Is any of these steps in the set?
+    #[inline]
+    pub(crate) fn have(self, any: Self) -> bool {
+        self.0 & any.0 != 0
+    }
+
+    pub(crate) fn set(&mut self, step: Self, is_due: bool) {
+        match is_due {
+            true => self.0 |= step.0,
+            false => self.0 &= !step.0,
+        }
+    }
+}
+
+impl std::ops::BitOr for Steps {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
 /// May a client that waits for a reader go elsewhere?
@@ -93,16 +125,6 @@ pub enum ReaderPlace {
     Open,
     /// It did.
     Left,
-}
-
-/// The secret of a client's cancel key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KeyForm {
-    /// A secret of 4 bytes.
-    #[default]
-    Short,
-    /// A secret with a tag that only Weir can compute (protocol 3.2).
-    Long,
 }
 
 /// The names of a client's prepared statements on its server.
@@ -119,32 +141,11 @@ pub enum StatementNames {
 #[derive(Debug, Default)]
 pub struct Extended {
     pub statements: ClientStatements,
-    /// Serial number of the Parse of its unnamed statement; 0 = there is none.
-    pub unnamed: u64,
-    /// Serial number of the last message that changed the unnamed statement while the server may
-    /// have had another one. Until the reply, it is unknown which one exists. 0 = none.
-    pub unnamed_doubt: u64,
-    /// The signs of that statement.
-    pub unnamed_seen: Seen,
-    /// The names that its latest Binds and Describes have used, with their serial numbers. All
-    /// without a reply are included. When an error arrives, the client may have dropped the name,
-    /// or have several for the statement.
-    pub uses: VecDeque<(u64, Arc<[u8]>)>,
-    /// The Parse message of the unnamed statement, for other servers. Empty if it was too long to
-    /// keep.
-    pub unnamed_parse: Vec<u8>,
-    /// The held input must wait for the reply to the message with this serial number; 0 = it need
-    /// not wait.
-    pub awaits: u64,
-    /// The number of times that its next Bind was held back to find out what the statement returns
-    /// ([`crate::relay::kept_request::QUESTIONS_MAX`]).
-    pub questions: u8,
-    /// Was the statement of the present request prepared again, because the server had refused it?
-    /// This is done once.
-    pub renewed: bool,
-    /// The held input was processed before, and nothing of it was sent.
-    pub rewound: bool,
-    /// Portals that may discard prepared statements when they are executed.
+    pub unnamed: ClientUnnamed,
+    pub names_used: NamesUsed,
+    /// The held input waits for this reply.
+    pub awaited: AwaitedReply,
+    pub repeats: Repeats,
     pub discarding: Discarding,
     /// The limits on how far it may send ahead.
     pub(crate) pace: Pace,
@@ -152,43 +153,19 @@ pub struct Extended {
     pub signaling: Option<Box<Signaling>>,
 }
 
-/// Portals of a client that may discard prepared statements.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Discarding {
-    pub unnamed: bool,
-    /// Any named portal.
-    pub named: bool,
-    /// The name that the unnamed portal deallocates, if it does nothing else.
-    pub deallocates: Option<Arc<[u8]>>,
-}
-
 impl Extended {
     /// Has the client a prepared statement, named or unnamed?
     pub fn has_statements(&self) -> bool {
-        self.unnamed != 0 || !self.statements.is_empty()
-    }
-
-    /// Notes that message `serial` uses this name. Messages before `first` have been answered.
-    pub fn note_name(&mut self, serial: u64, name: Arc<[u8]>, first: u64) {
-        while self.uses.front().is_some_and(|(serial, _)| *serial < first) {
-            self.uses.pop_front();
-        }
-        self.uses.push_back((serial, name));
+        self.unnamed.exists() || !self.statements.is_empty()
     }
 
     /// Returns the text of the statement of this name, as far as it is kept. The unnamed statement's
     /// name is empty.
     pub fn text_of(&self, name: &[u8]) -> Option<&[u8]> {
         match name {
-            b"" => Some(text_of(&self.unnamed_parse)),
+            b"" => Some(self.unnamed.text()),
             name => self.statements.text_of(name),
         }
-    }
-
-    /// Returns the client's name of the statement that message `serial` uses.
-    pub fn name_used(&self, serial: u64) -> Option<&[u8]> {
-        let at = self.uses.binary_search_by_key(&serial, |(serial, _)| *serial).ok()?;
-        self.uses.get(at).map(|(_, name)| &**name)
     }
 }
 
@@ -199,13 +176,11 @@ impl Client {
             phase: Phase::<ClientPhase>::new(login),
             serial,
             identity: nobody,
-            pool: None,
-            role_changes: 0,
-            server: None,
+            pool: Membership::default(),
+            server: Link::default(),
             counted: false,
             while_waiting: WhileWaiting::default(),
-            key: 0,
-            key_form: KeyForm::default(),
+            key: ClientKey::default(),
             resent: false,
             vars: Values::default(),
             given: Slots::default(),
@@ -214,9 +189,7 @@ impl Client {
             session: None,
             replication: None,
             statement_names: StatementNames::default(),
-            connected_at: now,
-            request_at: now,
-            transaction_at: 0,
+            times: ClientTimes::connect(now),
         }
     }
 
@@ -257,15 +230,30 @@ impl Client {
             if is_console(config, &login.requested.database))
     }
 
+    /// Returns the state of the extended query protocol, which begins with its first use.
+    // Inlined: the compiler did not always see that only the first request needs more than a test,
+    // which cost 1 % of a transaction.
+    #[inline(always)]
+    pub(crate) fn extended_mut(&mut self) -> &mut Extended {
+        #[cold]
+        fn begin(none: &mut Option<Box<Extended>>) -> &mut Extended {
+            none.insert(Box::default())
+        }
+        match &mut self.extended {
+            Some(extended) => extended,
+            none => begin(none),
+        }
+    }
+
     /// Has the client been told that it is logged in?
     #[inline]
     pub fn is_welcomed(&self) -> bool {
-        self.key != 0
+        self.key.is_given()
     }
 
     /// Is the client not read until a reply has come?
     pub fn awaits_answer(&self) -> bool {
-        self.extended.as_ref().is_some_and(|own| own.awaits != 0)
+        self.extended.as_ref().is_some_and(|own| own.awaited.is_some())
     }
 
     /// Is no message of the client half read? Messages that wait for replies are continued when the
@@ -286,14 +274,14 @@ impl Client {
     #[inline]
     pub fn await_nothing(&mut self) {
         if let Some(own) = &mut self.extended {
-            own.awaits = 0;
+            own.awaited.end();
         }
     }
 
     /// The present request is over. A statement of the next one may be prepared again.
     pub fn end_request(&mut self) {
         if let Some(own) = &mut self.extended {
-            own.renewed = false;
+            own.repeats.request_ends();
         }
     }
 
@@ -321,14 +309,14 @@ impl Client {
     /// Forgets a decision, which is valid for the first call only.
     pub(crate) fn forget_decided(&mut self) {
         // If the client still waits for an earlier message, the call was not processed yet.
-        if let Some(own) = self.extended.as_mut().filter(|own| own.awaits == 0) {
+        if let Some(own) = self.extended.as_mut().filter(|own| !own.awaited.is_some()) {
             own.signaling.take_if(|one| one.is_decided());
         }
     }
 
     /// Returns the process id from the client's welcome.
     pub fn process_id(&self) -> u32 {
-        (self.key >> 32) as u32
+        self.key.process_id()
     }
 
     /// Returns its place in a pool's queue, if it waits there.

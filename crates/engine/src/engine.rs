@@ -122,7 +122,7 @@ impl<X: Exchange> Engine<X> {
             servers: Servers::default(),
             pools: Pools::new(exchange),
             credentials: Credentials::default(),
-            transactions: Transactions::default(),
+            transactions: Transactions::new(config.global.connection_timings),
             texts: sql::Cache::new(
                 u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8])),
                 TEXTS_MAX,

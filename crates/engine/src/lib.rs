@@ -53,6 +53,7 @@ pub mod server;
 mod session;
 pub mod settings;
 pub mod shell;
+mod times;
 pub mod values;
 pub mod vars;
 pub mod watch;
@@ -66,7 +67,7 @@ pub use operator::inspect::{server_row, server_state};
 pub use operator::waits::{Activity, Doing};
 pub use operator::{
     averages, facts, failures, figures, histogram, journal, pulse, recorder, report, stats,
-    transactions,
+    timings, transactions,
 };
 pub use relay::{interner, ledger, parse_context, prepared};
 pub use session::{pins, state_report};

@@ -15,6 +15,7 @@ mod decoy;
 pub(crate) mod door;
 pub(crate) mod greeting;
 pub mod guesses;
+pub(crate) mod issued;
 pub(crate) mod patience;
 pub(crate) mod prove;
 pub(crate) mod question;

@@ -5,7 +5,8 @@
 //!
 //! `standing` says which servers an order concerns. `inspect` makes the rows of a `report`,
 //! `figures` counts connections. Counters are in `stats`, `averages` and `failures`. `stages`
-//! follows a transaction through a server, `transactions` remembers the last and the slowest.
+//! follows a transaction through a server, `transactions` remembers the last and the slowest, and
+//! `timings` the checkpoints of whole connections.
 //! `pulse` samples the pools for `recorder`, and `journal` has the events of the last hour. `waits`
 //! says which clients hold the servers that others wait for. `remarks` writes to the log about one
 //! client.
@@ -24,5 +25,6 @@ pub mod report;
 pub(crate) mod stages;
 pub(crate) mod standing;
 pub mod stats;
+pub mod timings;
 pub mod transactions;
 pub(crate) mod waits;

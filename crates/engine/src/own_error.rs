@@ -145,7 +145,9 @@ impl Cause {
                 Some("SHOW DATABASES on the console lists the databases that Weir serves.")
             }
             Self::DisabledDatabase => Some("ENABLE on the console enables it."),
-            Self::TooManyClients => Some("The limit is the key in parentheses."),
+            Self::TooManyClients => {
+                Some("Raise the key in parentheses and reload, or close connections.")
+            }
             Self::QueryWaitTimeout => {
                 Some("SHOW WAITS on the console names the clients that hold the servers.")
             }
@@ -201,11 +203,17 @@ impl Cause {
 pub struct OwnError<'a> {
     pub(crate) cause: Cause,
     pub(crate) text: Cow<'a, str>,
+    detail: Option<Box<str>>,
 }
 
 impl<'a> OwnError<'a> {
     pub fn new(cause: Cause, text: impl Into<Cow<'a, str>>) -> Self {
-        Self { cause, text: text.into() }
+        Self { cause, text: text.into(), detail: None }
+    }
+
+    /// Adds a DETAIL.
+    pub(crate) fn detail(self, detail: impl Into<Box<str>>) -> Self {
+        Self { detail: Some(detail.into()), ..self }
     }
 
     /// Returns the fields of the message. They are in PostgreSQL's order, with DETAIL before HINT.
@@ -215,6 +223,7 @@ impl<'a> OwnError<'a> {
             ErrorCodes::Weir => self.cause.sqlstate(),
         };
         let mut error = ErrorFields::new("FATAL", sqlstate, &self.text);
+        let detail = detail.or(self.detail.as_deref());
         for (code, text) in [(b'D', detail), (b'H', self.cause.hint())] {
             if let Some(text) = text {
                 error.replace(code, text);
@@ -245,16 +254,22 @@ impl<'a> From<CloseReason<'a>> for OwnError<'a> {
 }
 
 /// Returns the error for clients of a pool whose servers cannot be logged in to. The code is the
-/// server's own if it has answered, unless that would blame the client's user.
+/// server's own if it has answered, unless that would blame the client's user. DETAIL and HINT are those
+/// of the first client.
 pub(crate) fn login_failing(
     codes: ErrorCodes,
     text: &str,
     refusal: Option<&ErrorFields>,
 ) -> ErrorFields {
-    let mut error = OwnError::new(Cause::ServerUnreachable, text).fields(codes, None);
+    let field = |code| refusal?.get(code).map(String::from_utf8_lossy);
+    let own = OwnError::new(Cause::ServerUnreachable, text);
+    let mut error = own.fields(codes, field(b'D').as_deref());
     let said = refusal.map(ErrorFields::sqlstate).filter(|code| !code.starts_with(b"28"));
     if let (ErrorCodes::Weir, Some(code)) = (codes, said) {
         error.replace(b'C', code);
+    }
+    if let Some(hint) = field(b'H') {
+        error.replace(b'H', hint.into_owned());
     }
     error
 }

@@ -85,6 +85,8 @@ pub enum Settling {
     Unlisten,
     /// RESET of the parameters that the last client may have set (`lifecycle/defaults.rs`).
     Explain,
+    /// SET of the mark of a server that has been idle for long (`lifecycle/mark.rs`).
+    Mark,
     /// The end of its session, and the ticket with which its backend goes to the lobby.
     Enlist,
     /// A cancel request under way, which could cancel the next client's query.
@@ -97,7 +99,7 @@ impl Settling {
         match self {
             Self::Reset => Some(OwnQuery::Reset),
             Self::Forget | Self::Unlisten | Self::Explain | Self::Enlist => Some(OwnQuery::Forget),
-            Self::Fresh | Self::LastAnswer | Self::Cancel => None,
+            Self::Fresh | Self::LastAnswer | Self::Mark | Self::Cancel => None,
         }
     }
 }
@@ -208,6 +210,7 @@ impl Phases for ServerPhase {
                 | Settling::Forget
                 | Settling::Unlisten
                 | Settling::Explain
+                | Settling::Mark
                 | Settling::Cancel,
             ) => server::SETTLING_OTHERWISE,
             Self::Listening => server::LISTENING,

@@ -17,17 +17,21 @@ use wire::startup::CancelKey;
 use crate::encoding::Letters;
 use crate::ids::{ClientId, Micros, PoolId};
 pub use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Link;
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
 pub use crate::login::server_login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
 use crate::operator::stages::Stages;
+use crate::operator::timings::Choice;
 use crate::phase::Phase;
 pub use crate::phase::{ServerPhase, Settling};
 use crate::relay::changes::Changes;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
+use crate::relay::outcome::Outcome;
 use crate::relay::prepared::ServerStatements;
 use crate::relay::stream::Stream;
+use crate::relay::unnamed::ServerUnnamed;
 use crate::session::ahead::Ahead;
 use crate::session::carried::Carried;
 use crate::session::on_server::{SchemaChanges, SessionBox};
@@ -36,6 +40,7 @@ use crate::session::sequences::DrawnNumbers;
 use crate::session::setting_names::SettingNames;
 use crate::session::state::{Numbers, Traces};
 use crate::session::text_history::{CANDIDATES_MAX, Called};
+use crate::times::ServerTimes;
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
 
@@ -53,12 +58,14 @@ pub struct Server {
     /// now ([`Server::mode_in`]).
     pub mode: PoolMode,
     pub phase: Phase<ServerPhase>,
-    pub client: Option<ClientId>,
+    pub client: Link<ClientId>,
     pub ledger: Ledger,
     pub stream: Stream,
     /// Transaction status of the last ReadyForQuery: `I` idle, `T` in a transaction, `E` in a
     /// failed one.
     pub status: u8,
+    /// The outcome of its client's last transaction.
+    pub(crate) outcome: Outcome,
     /// BackendKeyData, for cancel requests.
     pub key: CancelKey,
     /// The parameters that it reported at login, or as its defaults since then, for the welcome of its
@@ -68,10 +75,10 @@ pub struct Server {
     pub statements: ServerStatements,
     /// The present request, or the last one.
     pub kept: Option<Box<KeptRequest>>,
-    /// Serial number of the client's Parse of the present unnamed statement; 0 = none that a client
-    /// may use.
-    pub unnamed: u64,
-    pub times: Times,
+    pub unnamed: ServerUnnamed,
+    pub times: ServerTimes,
+    /// Number of times that it was given to a client.
+    pub uses: u64,
     pub stages: Stages,
     /// The cancel request for it that is under way. Until that is over, the server is linked to no
     /// other client, whose query could be cancelled.
@@ -88,6 +95,10 @@ pub struct Server {
     /// Was it opened with the keys of its user's own SCRAM proof, for which `user=` stands in the
     /// configuration? Other users may not use it ([`crate::settings::PoolSettings::own_verifier`]).
     pub own_keys: bool,
+    /// The number of the password of `password_command` that it has logged in with.
+    pub password_number: Option<u64>,
+    /// Was an idle server of another pool closed for its seat?
+    pub took_seat: bool,
     /// Set if it speaks the replication protocol: it is used by one client only, and closed with
     /// it.
     pub replication: Option<ReplicationKind>,
@@ -101,17 +112,19 @@ impl Server {
             epoch: 0,
             mode: PoolMode::default(),
             phase: Phase::<ServerPhase>::new(login),
-            client: None,
+            client: Link::default(),
             ledger: Ledger::default(),
             stream: Stream::default(),
             status: b'I',
+            outcome: Outcome::default(),
             key: CancelKey::default(),
             welcome: Arc::default(),
             vars: Values::default(),
             statements: ServerStatements::default(),
             kept: None,
-            unnamed: 0,
-            times: Times::all_at(now),
+            unnamed: ServerUnnamed::default(),
+            times: ServerTimes::connect(now),
+            uses: 0,
             stages: Stages::default(),
             cancel: None,
             doomed: None,
@@ -120,7 +133,22 @@ impl Server {
             context_changed: false,
             session: SessionBox::default(),
             own_keys: false,
+            password_number: None,
+            took_seat: false,
             replication: None,
+        }
+    }
+
+    /// Returns the way in which its client got it.
+    #[cold]
+    pub(crate) fn choice(&self) -> Choice {
+        let (queued_at, _) = self.stages.assigned_at();
+        let is_new = self.times.opened_at() >= queued_at && self.times.is_unused();
+        match (is_new, self.took_seat) {
+            (true, true) => Choice::Evicting,
+            (true, false) => Choice::New,
+            (false, _) if self.times.has_moved() => Choice::Stolen,
+            (false, _) => Choice::Reused,
         }
     }
 
@@ -177,11 +205,12 @@ impl Server {
     /// Prepares it for another worker, where this worker's serial numbers mean nothing.
     pub fn leave_worker(&mut self) {
         self.statements.age();
+        self.times.moves();
         self.ledger.leave_worker();
         if let Some(kept) = &mut self.kept {
             kept.outline = Outline::default();
         }
-        self.unnamed = 0;
+        self.unnamed.destroy();
         // The clients' serial numbers mean nothing there.
         if let Some(session) = self.session.get_mut()
             && session.numbers != Numbers::Nobodys
@@ -407,6 +436,11 @@ impl Server {
         }
     }
 
+    /// Has the server answered to its mark, and is it clean?
+    pub(crate) fn is_marking(&self) -> bool {
+        matches!(*self.phase, ServerPhase::Settling(Settling::Mark)) && self.is_clean()
+    }
+
     /// Is the server fit for another client? It owes no reply, has no open transaction, and no
     /// message is half read.
     pub fn is_clean(&self) -> bool {
@@ -417,36 +451,5 @@ impl Server {
     pub(crate) fn is_read_whole(&self) -> bool {
         !matches!(*self.phase, ServerPhase::Connecting(_) | ServerPhase::Login(_))
             && self.stream.at_boundary()
-    }
-}
-
-/// When something last happened on a server.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Times {
-    /// When its socket was opened.
-    pub connected_at: Micros,
-    /// When its login was complete.
-    pub opened_at: Micros,
-    /// When its client last gave it back.
-    pub released_at: Micros,
-    /// When Weir's own query was last sent.
-    pub asked_at: Micros,
-    /// When the present query began: its first message was forwarded, or the query before it was
-    /// answered. In a copy, when its client last sent something.
-    pub query_at: Micros,
-    /// When it last sent something.
-    pub replied_at: Micros,
-}
-
-impl Times {
-    pub fn all_at(now: Micros) -> Self {
-        Self {
-            connected_at: now,
-            opened_at: now,
-            released_at: now,
-            asked_at: now,
-            query_at: now,
-            replied_at: now,
-        }
     }
 }

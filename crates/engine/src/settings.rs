@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::{
-    Config, Database, Host, LoadBalanceHosts, Node, Pattern, PoolMode, Proxied, Unsupported,
+    Config, Database, Host, LoadBalanceHosts, Node, PasswordCommand, Pattern, PoolMode, Proxied,
+    ReuseAfterError, ServerTls, Unsupported,
 };
 use serde::{Deserialize, Serialize};
 use wire::scram::ScramVerifier;
@@ -85,12 +86,14 @@ pub struct PoolSettings {
     pub load_balance_hosts: LoadBalanceHosts,
     /// The messages of the welcome that tell clients about the pooler.
     pub introduction: Vec<u8>,
-    /// The TLS settings for servers; empty if all servers use unix sockets.
-    pub tls: Vec<String>,
+    /// The TLS settings for servers; none if all servers use unix sockets.
+    pub tls: Arc<ServerTls>,
     /// The parameters of the startup packet.
     pub startup: Vec<(String, String)>,
     /// The password of the pool's user, or its hash, if the configuration has one.
     pub secret: Option<Secret>,
+    /// The program that prints the password for each login, instead of the secret.
+    pub password_command: Option<Arc<PasswordCommand>>,
     /// Do all clients use these credentials (`user=` in `[databases]`), or does the secret belong
     /// to the client's user?
     pub forced_user: bool,
@@ -98,6 +101,8 @@ pub struct PoolSettings {
     pub connect_query: String,
     pub reset_query: String,
     pub reset_always: bool,
+    /// Is a server closed after a failed transaction, instead of reset?
+    pub needs_success: bool,
     /// Empty = no check. PgBouncer's `<empty>` (an empty query) is kept as a single blank.
     pub check_query: String,
     pub check_delay: Micros,
@@ -106,6 +111,10 @@ pub struct PoolSettings {
     /// OID of the role that servers log in as, if the library in the server tells it.
     pub role: Option<u32>,
     pub server_lifetime: Micros,
+    /// Number of times that a server is given to clients; `u64::MAX` = no limit.
+    pub server_max_uses: u64,
+    /// Private memory of a server's process in bytes; 0 = no limit.
+    pub server_max_memory: u64,
     pub server_idle_timeout: Micros,
     pub server_connect_timeout: Micros,
     pub server_login_retry: Micros,
@@ -131,7 +140,6 @@ impl PoolSettings {
             "<empty>" => " ".to_owned(),
             other => other.to_owned(),
         };
-        let addresses = config.addresses(database);
         let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
         let secret = server_secret(config, database, user);
         let forced_user = database.user.as_deref() == Some(user);
@@ -159,24 +167,28 @@ impl PoolSettings {
             keeps_clients: cluster.is_some(),
             failover_wait: cluster.map_or(0, |cluster| micros(cluster.failover_wait)),
             health_timeout: cluster.map_or(0, |cluster| micros(cluster.health_timeout)),
-            targets: match cluster {
-                Some(cluster) => cluster.nodes.iter().map(Target::of_node).collect(),
-                None => addresses.iter().map(|(host, port)| Target::new(host, *port)).collect(),
-            },
-            tls: if config.is_remote(database) { global.server_tls() } else { Vec::new() },
+            targets: targets(config, database),
+            tls: tls(config, database),
             load_balance_hosts: database.load_balance_hosts,
             introduction: introduction(config, config.pool_mode(database, user)),
             startup: startup_parameters(database, user),
             secret,
+            password_command: password_command(database, user).map(Arc::new),
             forced_user,
             connect_query: database.connect_query.clone().unwrap_or_default(),
             reset_query: global.server_reset_query.clone(),
             reset_always: global.server_reset_query_always,
+            needs_success: config.reuse_after_error(database, user) == ReuseAfterError::Never,
             check_query,
             check_delay: micros(global.server_check_delay),
             role_check_interval: micros(global.role_check_interval),
             role: config.hba.roles.get(user).copied(),
             server_lifetime: own(database.server_lifetime, global.server_lifetime),
+            server_max_uses: match config.server_max_uses(database) {
+                0 => u64::MAX,
+                uses => uses.into(),
+            },
+            server_max_memory: config.server_max_memory(database),
             server_idle_timeout: micros(global.server_idle_timeout),
             server_connect_timeout: micros(global.server_connect_timeout),
             server_login_retry: micros(global.server_login_retry),
@@ -222,8 +234,9 @@ impl PoolSettings {
     }
 
     /// Would a server opened with the other settings be the same? As in PgBouncer, a changed
-    /// password does not matter to a logged-in server, nor do session parameters. It matters whether
-    /// other users may use the server ([`PoolSettings::own_verifier`]). Changed contents
+    /// password does not matter to a logged-in server, nor do session parameters. Another
+    /// `password_command` matters, since its passwords end at other times. It matters whether other
+    /// users may use the server ([`PoolSettings::own_verifier`]). Changed contents
     /// of TLS files do not matter either. The pool mode matters: only auto mode knows what clients
     /// have left on a server, and only session mode resets it.
     pub fn leads_to_the_same(&self, other: &Self) -> bool {
@@ -236,6 +249,7 @@ impl PoolSettings {
             && self.tls == other.tls
             && self.forced_user == other.forced_user
             && self.own_verifier().is_some() == other.own_verifier().is_some()
+            && self.password_command == other.password_command
             && self.connect_query == other.connect_query
             && self.mode == other.mode
             && login(self) == login(other)
@@ -250,7 +264,12 @@ impl PoolSettings {
         let beginning = &self.connect_query;
         let Self { targets, tls, forced_user, .. } = self;
         let is_own = self.own_verifier().is_some();
-        format!("{targets:?} {tls:?} {login:?} {forced_user} {is_own} {beginning:?}")
+        let mut text =
+            format!("{targets:?} {tls:?} {login:?} {forced_user} {is_own} {beginning:?}");
+        if let Some(command) = &self.password_command {
+            text += &format!(" {}", command_text(command));
+        }
+        text
     }
 
     /// Are statements refused that need a session of their own?
@@ -302,6 +321,24 @@ impl PoolSettings {
     /// client keeps its server, so the names are passed on unchanged.
     pub fn tracks_statements(&self, mode: PoolMode) -> bool {
         mode != PoolMode::Session && self.max_prepared_statements > 0
+    }
+}
+
+/// Returns the nodes of the database's cluster, else its hosts.
+fn targets(config: &Config, database: &Database) -> Vec<Target> {
+    match database.cluster.as_ref().and_then(|name| config.clusters.get(name)) {
+        Some(cluster) => cluster.nodes.iter().map(Target::of_node).collect(),
+        None => {
+            let addresses = config.addresses(database);
+            addresses.iter().map(|(host, port)| Target::new(host, *port)).collect()
+        }
+    }
+}
+
+fn tls(config: &Config, database: &Database) -> Arc<ServerTls> {
+    match config.is_remote(database) {
+        true => Arc::new(config.server_tls(database)),
+        false => Arc::default(),
     }
 }
 
@@ -371,11 +408,25 @@ fn startup_parameters(database: &Database, user: &str) -> Vec<(String, String)> 
 /// Returns `password=` of the database's entry, if this is its user, else the secret in auth_file.
 /// Without `user=` it has no effect, as in PgBouncer.
 fn server_secret(config: &Config, database: &Database, user: &str) -> Option<Secret> {
+    if password_command(database, user).is_some() {
+        return None;
+    }
     let is_own = database.user.as_deref() == Some(user);
     match database.password.as_ref().filter(|_| is_own) {
         Some(password) => Some(Secret::parse(password)),
         None => config.auth_file.users.get(user).map(|stored| Secret::parse(stored)),
     }
+}
+
+/// Returns a program and its `password_lifetime` as a text for another process.
+pub fn command_text(command: &PasswordCommand) -> String {
+    format!("{command:?}")
+}
+
+/// Returns `password_command=` of the database's entry, if this is its user.
+fn password_command(database: &Database, user: &str) -> Option<PasswordCommand> {
+    let is_own = database.user.as_deref() == Some(user);
+    database.password_command().filter(|_| is_own)
 }
 
 fn own_verifier(forced_user: bool, secret: Option<&Secret>) -> Option<&ScramVerifier> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use config::{ErrorCodes, Proxied};
+use config::{ErrorCodes, Proxied, ServerTls};
 use wire::error_fields::ErrorFields;
 use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
@@ -17,8 +17,10 @@ use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter, WorkerId}
 pub use crate::lifecycle::own_query::OwnQuery;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth::{Judge, Password};
+pub use crate::login::issued::{Issued, RUN_PAUSE, Wanted, run_max};
 use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Subscriber, Subscription};
+use crate::operator::timings::Connection;
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::Statement;
 use crate::routing::Place;
@@ -73,8 +75,19 @@ pub trait Io<X: Exchange> {
     fn close_client(&mut self, client: ClientId);
     fn close_server(&mut self, server: ServerId);
 
-    /// Opens a socket for this server. Ends in `server_connected` or `server_closed`.
-    fn connect(&mut self, server: ServerId, target: &Target);
+    /// Closes a server that was told to end. Its backend exists until it closes its own end, so a
+    /// connection to the same address begins after that, or a second later.
+    fn see_server_off(&mut self, server: ServerId) {
+        self.close_server(server);
+    }
+
+    /// Opens a socket for this server, with TLS by these settings if the target is remote. Ends in
+    /// `server_connected` or `server_closed`.
+    fn connect(&mut self, server: ServerId, target: &Target, tls: &Arc<ServerTls>);
+
+    /// Asks for the password of the login of this server, which has this serial number. Ends in
+    /// [`Mail::Password`].
+    fn ask_password(&mut self, server: ServerId, serial: u64, wanted: Wanted);
 
     /// Opens a socket to the address of `server`, sends `packet` and waits for the other end to
     /// close. Then, or after a failure, it calls `cancel_finished(cancel, end)`.
@@ -171,6 +184,9 @@ pub trait Io<X: Exchange> {
 
     /// Returns the client's address and port with a space between them, or `unix`.
     fn client_place(&self, client: ClientId) -> String;
+
+    /// A client has left whose checkpoints were recorded (`connection_timings`).
+    fn connection_ended(&mut self, _connection: Connection) {}
 
     /// Passes an event to the log.
     fn event(&mut self, event: Event<'_>);
@@ -375,6 +391,12 @@ pub enum Mail<T> {
     },
     /// A client was refused because of a limit: disconnect stalled logins.
     FreePlaces,
+    /// The password for the login of your server, or why there is none.
+    Password {
+        server: ServerId,
+        serial: u64,
+        issued: Result<Issued, String>,
+    },
 }
 
 /// A server whose backend comes to a lobby.
@@ -419,6 +441,8 @@ pub struct Guest {
     pub idle_limit: Micros,
     pub wait_limit: Micros,
     pub codes: ErrorCodes,
+    /// Its checkpoints so far; None if they are not recorded.
+    pub timing: Option<Box<Connection>>,
 }
 
 /// The severity of a remark.

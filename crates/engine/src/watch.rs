@@ -102,7 +102,7 @@ impl Watch {
         if let Some(advice) = &mut self.advice
             && sent.server.mode_in(sent.settings.mode) != PoolMode::Auto
         {
-            advice.works(sent.client.serial, sent.server.pool, sent.client.transaction_at != 0);
+            advice.works(sent.client.serial, sent.server.pool, sent.client.times.in_transaction());
         }
     }
 

@@ -10,7 +10,7 @@ use config::{Config, PoolMode};
 use wire::frontend;
 
 use crate::cuts::Cuts;
-use crate::postgres::Postgres;
+use crate::postgres::{Dialect, Postgres};
 use crate::rng::Rng;
 use crate::seen::Seen;
 use crate::world::{World, base_config};
@@ -112,7 +112,7 @@ struct Direct {
 
 impl Direct {
     fn of(bytes: &[u8]) -> Self {
-        let mut postgres = Postgres::logged_in();
+        let mut postgres = Postgres::logged_in(Dialect::default());
         let mut got = Vec::new();
         postgres.feed(bytes, &mut got);
         let seen = Seen { got, closed: postgres.is_closed() };
@@ -201,7 +201,7 @@ impl Other {
             prepares: settings.keeps_sessions(),
             lingers: settings.mode() == PoolMode::Transaction && settings.pool_size() > 1,
             in_transaction: false,
-            direct: Postgres::logged_in(),
+            direct: Postgres::logged_in(Dialect::default()),
             expected: Vec::new(),
         }
     }

@@ -71,6 +71,7 @@ fn check(read: Result<Config, ConfigError>) {
             let _ = config.pool_mode(&database, "somebody");
             let _ = config.pool_size(&database, "somebody");
             let _ = config.server_lifetime(&database);
+            let _ = (config.server_max_uses(&database), config.server_max_memory(&database));
         }
     }
     write_again(&config);

@@ -125,6 +125,10 @@ impl Control for Process {
         Box::pin(std::future::ready(Recording::default()))
     }
 
+    fn timings(&self) -> Recording {
+        Recording::default()
+    }
+
     fn reload(&self) -> Boxed<'_, Result<Vec<String>, NotReloaded>> {
         Box::pin(std::future::ready(
             self.change()

@@ -1,27 +1,17 @@
-//! A model of PostgreSQL as a pooler sees it: its message loop with prepared statements, portals,
-//! transactions, COPY and the skipping after an error, and a few statements.
+//! PostgreSQL for the fuzz targets: as the server behind the engine, and as the reference for the
+//! client's view without a pooler. These are its statements:
 //!
-//! It answers every message at once, and its replies depend on the bytes only, not on cuts. So it
-//! has two uses: as the server behind the engine, and as the reference for the client's view
-//! without a pooler.
-//!
-//! ```text
-//!            ┌ error in the extended protocol ► skipping ─ Sync ┐
-//!  ready ────┤                                                  ├──► ready
-//!            └ copy in ► CopyData … ─ CopyDone, CopyFail ───────┘
-//! ```
+//! * `begin`, `commit`, `rollback`, `discard all`, `deallocate all`
+//! * `3 anything`: three rows that repeat the text; `3! anything` fails behind the third
+//! * `copy in`, `copy out`, `notice`, `notify`
+//! * `set application_name = 'x'`, `reset application_name`, `show`: the value is stored with the
+//!   connection
+//! * `?…` is a syntax error; all else is done in silence
 
-mod extended;
-mod sql;
-
-use std::collections::{BTreeMap, VecDeque};
-
+use model::{Fault, Outcome, Portal, Session};
+use wire::backend;
 use wire::error_fields::ErrorFields;
-use wire::messages::Query;
-use wire::{HEADER_LEN, Header, backend, frontend};
-
-use self::extended::Portal;
-use self::sql::{Fault, Outcome, Sql};
+use wire::startup::StartupPacket;
 
 /// The parameters that a server reports at login.
 const PARAMETERS: [(&[u8], &[u8]); 6] = [
@@ -33,288 +23,216 @@ const PARAMETERS: [(&[u8], &[u8]); 6] = [
     (b"application_name", b""),
 ];
 
-/// The protocol of the statement whose copy data is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Copy {
-    Simple,
-    Extended,
-}
+pub(crate) type Postgres = model::Postgres<Dialect>;
 
-#[derive(Debug)]
-pub(crate) struct Postgres {
-    /// The process id for the answer to the startup packet. `None` if the client is logged in
-    /// already.
-    greets: Option<u32>,
-    input: Vec<u8>,
-    /// Statements by name. The unnamed one has an empty name.
-    statements: BTreeMap<Vec<u8>, Sql>,
-    portals: BTreeMap<Vec<u8>, Portal>,
+#[derive(Debug, Default)]
+pub(crate) struct Dialect {
+    process_id: u32,
     application_name: Vec<u8>,
-    status: u8,
-    skipping: bool,
-    copy: Option<Copy>,
-    /// The remaining statements of a simple Query.
-    queue: VecDeque<Sql>,
-    closed: bool,
-    /// The length of the output that PostgreSQL would not delay until a Sync or Flush.
-    due: usize,
 }
 
-impl Postgres {
-    /// Returns a server that waits for a startup packet.
-    pub(crate) fn fresh(process_id: u32) -> Self {
-        Self { greets: Some(process_id), ..Self::logged_in() }
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sql {
+    #[default]
+    Empty,
+    Begin,
+    End {
+        commits: bool,
+    },
+    Discard {
+        all: bool,
+    },
+    Rows {
+        count: u8,
+        fails: bool,
+        text: Vec<u8>,
+    },
+    CopyIn,
+    CopyOut,
+    Notice,
+    Notify,
+    Set(Vec<u8>),
+    Reset,
+    Show,
+    Other,
+}
+
+impl Sql {
+    fn read(text: &[u8]) -> Result<Self, Fault> {
+        let lower = text.to_ascii_lowercase();
+        Ok(match &lower[..] {
+            [] => Self::Empty,
+            [b'?', ..] => return Err(Fault("42601", "syntax error".into())),
+            b"begin" => Self::Begin,
+            b"commit" => Self::End { commits: true },
+            b"rollback" => Self::End { commits: false },
+            b"discard all" => Self::Discard { all: true },
+            b"deallocate all" => Self::Discard { all: false },
+            b"copy in" => Self::CopyIn,
+            b"copy out" => Self::CopyOut,
+            b"notice" => Self::Notice,
+            b"notify" => Self::Notify,
+            b"reset application_name" => Self::Reset,
+            b"show" => Self::Show,
+            [digit @ b'0'..=b'9', rest @ ..] => {
+                let fails = rest.first() == Some(&b'!');
+                Self::Rows { count: digit - b'0', fails, text: text.to_vec() }
+            }
+            [b's', b'e', b't', b' ', ..] => Self::read_set(&lower)?,
+            _ => Self::Other,
+        })
     }
 
-    pub(crate) fn logged_in() -> Self {
-        Self {
-            greets: None,
-            input: Vec::new(),
-            statements: BTreeMap::new(),
-            portals: BTreeMap::new(),
-            application_name: Vec::new(),
-            status: b'I',
-            skipping: false,
-            copy: None,
-            queue: VecDeque::new(),
-            closed: false,
-            due: 0,
+    /// Parses a SET. Values have one spelling only, so no two differ only in case.
+    fn read_set(lower: &[u8]) -> Result<Self, Fault> {
+        let value = lower
+            .strip_prefix(b"set application_name = '")
+            .and_then(|rest| rest.strip_suffix(b"'"))
+            .filter(|value| value.len() < 9 && value.iter().all(u8::is_ascii_alphanumeric));
+        let invalid = || Fault("22023", "invalid value for parameter".into());
+        value.map(|value| Self::Set(value.to_vec())).ok_or_else(invalid)
+    }
+}
+
+impl model::Dialect for Dialect {
+    type Statement = Sql;
+
+    fn welcome(&mut self, _: &StartupPacket<'_>, out: &mut Vec<u8>) {
+        backend::authentication_ok(out);
+        for (name, value) in PARAMETERS {
+            backend::parameter_status(out, name, value);
         }
+        backend::backend_key_data(out, self.process_id, &self.process_id.to_be_bytes());
     }
 
-    /// Returns whether the server has ended the connection.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed
+    fn split(text: &[u8]) -> Result<Vec<Sql>, Fault> {
+        let parts = text.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        parts.filter(|part| !part.is_empty()).map(Sql::read).collect()
     }
 
-    /// Returns whether it has received part of a message.
-    pub(crate) fn is_mid_message(&self) -> bool {
-        !self.input.is_empty()
+    fn ends_transaction(statement: &Sql) -> bool {
+        matches!(statement, Sql::End { .. })
     }
 
-    /// Returns whether it has got a request in the middle of a copy. That ends the connection,
-    /// unless a pooler has answered the request itself.
-    pub(crate) fn is_out_of_step(&self) -> bool {
-        self.closed && self.copy.is_some()
-    }
-
-    /// Returns the length of `out` that must have arrived by now, if `out` was always the same.
-    pub(crate) fn due(&self) -> usize {
-        self.due
-    }
-
-    /// Handles bytes and appends the replies to `out`.
-    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        self.input.extend_from_slice(bytes);
-        let input = std::mem::take(&mut self.input);
-        let mut at = 0;
-        while !self.closed {
-            let rest = &input[at..];
-            if let Some(process_id) = self.greets {
-                match wire::startup::packet_len(rest) {
-                    Ok(Some(len)) if len <= rest.len() => at += len,
-                    _ => break,
-                }
-                self.greets = None;
-                welcome(process_id, out);
-                continue;
-            }
-            let header = match Header::parse(rest) {
-                Ok(Some(header)) => header,
-                Ok(None) => break,
-                Err(_) => {
-                    self.end("invalid message length", out);
-                    break;
-                }
-            };
-            if !is_known(header.code) {
-                self.end("invalid frontend message type", out);
-                break;
-            }
-            if header.code == frontend::TERMINATE {
-                self.closed = true;
-                break;
-            }
-            if rest.len() < header.total {
-                break;
-            }
-            at += header.total;
-            let is_prompt = self.message(header.code, &rest[HEADER_LEN..header.total], out);
-            if is_prompt {
-                self.due = out.len();
-            }
+    fn describe_rows(statement: &Sql, out: &mut Vec<u8>) -> bool {
+        let has_rows = matches!(statement, Sql::Rows { .. } | Sql::Show);
+        if has_rows {
+            let column = backend::Column { name: "it", type_oid: 25, type_len: -1 };
+            backend::row_description(out, &[column]);
         }
-        self.input = input[at..].to_vec();
+        has_rows
     }
 
-    /// Handles a message. Returns whether its replies are sent at once.
-    fn message(&mut self, code: u8, body: &[u8], out: &mut Vec<u8>) -> bool {
-        use frontend::{
-            BIND, CLOSE, COPY_DATA, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, FUNCTION_CALL,
-            PARSE, QUERY, SYNC,
-        };
-        if let Some(copy) = self.copy {
-            self.copy_message(copy, code, body, out);
-            return copy == Copy::Simple || self.skipping;
-        }
-        match code {
-            SYNC => self.sync(body, out),
-            QUERY | PARSE | BIND | DESCRIBE | EXECUTE | CLOSE | FUNCTION_CALL | COPY_DATA
-            | COPY_DONE | COPY_FAIL | FLUSH
-                if self.skipping =>
-            {
-                return false;
-            }
-            QUERY => self.query(body, out),
-            FUNCTION_CALL => self.function_call(out),
-            PARSE | BIND | DESCRIBE | EXECUTE | CLOSE => {
-                if let Err(fault) = self.extended(code, body, out) {
-                    self.fail(&fault, out);
-                    self.skipping = true;
-                }
-                return self.skipping || self.copy.is_some();
-            }
-            FLUSH if body.is_empty() => {}
-            FLUSH => {
-                self.fail(&Fault::malformed(), out);
-                self.skipping = true;
-            }
-            // Ignored outside of a copy.
-            _ => return false,
-        }
-        true
-    }
-
-    fn copy_message(&mut self, copy: Copy, code: u8, body: &[u8], out: &mut Vec<u8>) {
-        let fault = match code {
-            frontend::COPY_DATA if !body.contains(&b'!') => return,
-            frontend::COPY_DATA => Fault("22P04", "bad line".into()),
-            frontend::COPY_FAIL => Fault("57014", "COPY from stdin failed".into()),
-            frontend::FLUSH | frontend::SYNC => return,
-            frontend::COPY_DONE => {
-                self.copy = None;
-                backend::command_complete(out, "COPY 0");
-                if copy == Copy::Simple {
-                    self.go_on(out);
-                }
-                return;
-            }
-            _ => return self.end("protocol synchronization was lost", out),
-        };
-        self.copy = None;
-        self.fail(&fault, out);
-        match copy {
-            Copy::Simple => self.end_query(out),
-            Copy::Extended => self.skipping = true,
-        }
-    }
-
-    fn query(&mut self, body: &[u8], out: &mut Vec<u8>) {
-        self.statements.remove(&b""[..]);
-        self.portals.remove(&b""[..]);
-        let Ok(query) = Query::decode(body) else {
-            self.fail(&Fault::malformed(), out);
-            return self.end_query(out);
-        };
-        match sql::split(query.sql) {
-            Ok(statements) if statements.is_empty() => {
+    fn run(
+        &mut self,
+        session: &mut Session<Sql>,
+        portal: &mut Portal<Sql>,
+        rows_max: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, Fault> {
+        let tag = match &portal.statement {
+            Sql::Empty => {
                 backend::empty_query(out);
-                self.end_query(out);
+                return Ok(Outcome::Done);
             }
-            Ok(statements) => {
-                self.queue = statements.into();
-                self.go_on(out);
+            Sql::Begin => {
+                session.status = b'T';
+                "BEGIN"
             }
-            Err(fault) => {
-                self.fail(&fault, out);
-                self.end_query(out);
+            Sql::End { commits } => {
+                let failed = session.status == b'E';
+                session.status = b'I';
+                session.portals.clear();
+                if *commits && !failed { "COMMIT" } else { "ROLLBACK" }
             }
-        }
-    }
-
-    /// Executes the remaining statements of a simple Query.
-    fn go_on(&mut self, out: &mut Vec<u8>) {
-        while let Some(statement) = self.queue.pop_front() {
-            if statement.returns_rows() {
-                describe_rows(out);
-            }
-            match self.run(&statement, &mut 0, 0, out) {
-                Ok(Outcome::CopyIn) => {
-                    self.copy = Some(Copy::Simple);
-                    return;
+            Sql::Discard { all } => self.discard(*all, session, out)?,
+            Sql::Rows { count, fails, text } => {
+                let end = u32::from(*count);
+                let stop =
+                    if rows_max == 0 { end } else { end.min(portal.at.saturating_add(rows_max)) };
+                while portal.at < stop {
+                    backend::data_row(out, &[Some(text)]);
+                    portal.at += 1;
                 }
-                Ok(Outcome::Done | Outcome::Suspended) => {}
-                Err(fault) => {
-                    self.fail(&fault, out);
-                    break;
+                if stop < end {
+                    backend::portal_suspended(out);
+                    return Ok(Outcome::Suspended);
                 }
+                if *fails {
+                    return Err(Fault("22012", "division by zero".into()));
+                }
+                "SELECT"
             }
-        }
-        self.end_query(out);
+            Sql::CopyIn => {
+                backend::copy_in_response(out, 1);
+                return Ok(Outcome::CopyIn);
+            }
+            Sql::CopyOut => {
+                backend::copy_out_response(out, 1);
+                backend::copy_data(out, b"line");
+                backend::copy_done(out);
+                "COPY 1"
+            }
+            Sql::Notice => {
+                backend::notice(out, &ErrorFields::new("NOTICE", "00000", "note"));
+                "DO"
+            }
+            Sql::Notify => {
+                backend::notification(out, 9, b"channel", b"");
+                "NOTIFY"
+            }
+            Sql::Set(value) => {
+                self.set_application_name(value, out);
+                "SET"
+            }
+            Sql::Reset => {
+                self.set_application_name(b"", out);
+                "RESET"
+            }
+            Sql::Show => {
+                backend::data_row(out, &[Some(&self.application_name)]);
+                "SHOW"
+            }
+            Sql::Other => "OK",
+        };
+        backend::command_complete(out, tag);
+        Ok(Outcome::Done)
     }
 
-    fn end_query(&mut self, out: &mut Vec<u8>) {
-        self.queue.clear();
-        self.be_ready(out);
-    }
-
-    fn be_ready(&mut self, out: &mut Vec<u8>) {
-        if self.status == b'I' {
-            self.portals.clear();
-        }
-        backend::ready_for_query(out, self.status);
-    }
-
-    fn sync(&mut self, body: &[u8], out: &mut Vec<u8>) {
-        self.skipping = false;
-        if !body.is_empty() {
-            self.fail(&Fault::malformed(), out);
-        }
-        self.be_ready(out);
-    }
-
-    fn function_call(&mut self, out: &mut Vec<u8>) {
-        if self.status == b'E' {
-            self.fail(&Fault::aborted(), out);
-        } else {
-            // A FunctionCallResponse with the result NULL.
-            out.extend_from_slice(b"V\0\0\0\x08\xff\xff\xff\xff");
-        }
-        self.be_ready(out);
-    }
-
-    /// Reports an error. An open transaction fails.
-    fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
-        let mut fields = ErrorFields::new("ERROR", fault.0, "");
-        fields.replace(b'M', fault.1.clone());
-        backend::error(out, &fields);
-        if self.status == b'T' {
-            self.status = b'E';
-        }
-        if self.status == b'I' {
-            self.portals.clear();
-        }
-    }
-
-    fn end(&mut self, why: &str, out: &mut Vec<u8>) {
-        backend::error(out, &ErrorFields::new("FATAL", "08P01", why));
-        self.closed = true;
+    fn call_function(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        // A FunctionCallResponse with the result NULL.
+        out.extend_from_slice(b"V\0\0\0\x08\xff\xff\xff\xff");
+        Ok(())
     }
 }
 
-fn is_known(code: u8) -> bool {
-    b"QPBDECFSHXdcf".contains(&code)
-}
-
-fn welcome(process_id: u32, out: &mut Vec<u8>) {
-    backend::authentication_ok(out);
-    for (name, value) in PARAMETERS {
-        backend::parameter_status(out, name, value);
+impl Dialect {
+    pub(crate) fn new(process_id: u32) -> Self {
+        Self { process_id, ..Self::default() }
     }
-    backend::backend_key_data(out, process_id, &process_id.to_be_bytes());
-    backend::ready_for_query(out, b'I');
-}
 
-fn describe_rows(out: &mut Vec<u8>) {
-    backend::row_description(out, &[backend::Column { name: "it", type_oid: 25, type_len: -1 }]);
+    fn discard(
+        &mut self,
+        all: bool,
+        session: &mut Session<Sql>,
+        out: &mut Vec<u8>,
+    ) -> Result<&'static str, Fault> {
+        if all && (session.status != b'I' || !session.queue.is_empty()) {
+            return Err(Fault("25001", "DISCARD ALL cannot run inside a transaction block".into()));
+        }
+        session.statements.retain(|name, _| name.is_empty());
+        if !all {
+            return Ok("DEALLOCATE ALL");
+        }
+        self.set_application_name(b"", out);
+        Ok("DISCARD ALL")
+    }
+
+    /// Sets the value. PostgreSQL reports it only if it has changed.
+    fn set_application_name(&mut self, value: &[u8], out: &mut Vec<u8>) {
+        if self.application_name != value {
+            self.application_name = value.to_vec();
+            backend::parameter_status(out, b"application_name", value);
+        }
+    }
 }

@@ -9,7 +9,7 @@ use config::{Config, PoolMode};
 use wire::{HEADER_LEN, backend, frontend};
 
 use crate::cuts::Cuts;
-use crate::postgres::Postgres;
+use crate::postgres::{Dialect, Postgres};
 use crate::rng::Rng;
 use crate::seen::{Seen, message};
 use crate::world::{Mind, World, base_config};
@@ -102,7 +102,7 @@ fn play(settings: Settings, said: &[u8], cuts: Cuts) -> Seen {
     let mut world = World::new(settings.config(), cuts);
     let logged_in = settings.is_logged_in();
     if logged_in {
-        world.next_minds.push(Mind::Model(Box::new(Postgres::fresh(1))));
+        world.next_minds.push(Mind::Model(Box::new(Postgres::fresh(Dialect::default()))));
     } else {
         world.next_minds.push(Mind::Script(said.to_vec()));
     }
@@ -198,7 +198,7 @@ fn ends_with_part(mut said: &[u8], part: &[u8]) -> bool {
 /// must never see data of the previous client.
 fn check_next(world: &World, next: usize) {
     let mut expected = Vec::new();
-    let mut direct = Postgres::logged_in();
+    let mut direct = Postgres::logged_in(Dialect::default());
     let mut query = Vec::new();
     frontend::query(&mut query, b"1 next");
     direct.feed(&query, &mut expected);

@@ -17,7 +17,7 @@ use self::net::Place;
 pub(crate) use self::net::{Client, Mind, Net};
 use self::shared::Shared;
 use crate::cuts::Cuts;
-use crate::postgres::Postgres;
+use crate::postgres::{Dialect, Postgres};
 
 /// The maximum number of rounds until everything is at rest. Every round moves at least one byte,
 /// and no input has as many. More rounds are a livelock.
@@ -179,7 +179,7 @@ impl World {
         server.connected = true;
         server.mind = self.next_minds.pop().unwrap_or_else(|| {
             let process_id = 1_000 + u32::try_from(at).expect("few servers");
-            Mind::Model(Box::new(Postgres::fresh(process_id)))
+            Mind::Model(Box::new(Postgres::fresh(Dialect::new(process_id))))
         });
         self.engine.server_connected(id, &mut self.net);
         self.check_invariants();

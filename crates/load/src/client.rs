@@ -2,10 +2,10 @@
 //! it reports events, and the client returns what it waits for.
 //!
 //! ```text
-//!  New ─► Dialing ─► LoggingIn ─► Ready ─► (chooses) ─► Throttled ─► (runs) ─► Replying ─┐
-//!   ▲                                         ▲                         ▲  └─► Sleeping ─┤
-//!   └─────────────── with -C ─────────────────┴──────── at the end ─────┴────────────────┤
-//!                     RollingBack, after a failure worth another try ◄───────────────────┘
+//!  New ─► Dialing ─► LoggingIn ─► Ready ─► (is due) ─► Throttled ─► (runs) ─► Replying ─┐
+//!   ▲                                        ▲                         ▲  └─► Sleeping ─┤
+//!   └─────────────── with -C ────────────────┴──────── at the end ─────┴────────────────┤
+//!                                            └─ RollingBack, after a failure ◄──────────┘
 //! ```
 
 mod link;
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 pub(crate) use self::link::Link;
 use self::reply::Reply;
-use crate::{login::Keyring, plan::Plan, random::Random, stats::Stats, value::Value};
+use crate::{login::Keyring, plan::Plan, random::Random, stats::Stats};
 
 /// Microseconds since the run began.
 pub(crate) type Micros = u64;
@@ -56,26 +56,20 @@ pub(crate) struct Client {
     pub(crate) number: usize,
     pub(crate) link: Option<Link>,
     pub(crate) state: State,
-    script: usize,
+    /// The number of the present action of the script.
     at: usize,
-    variables: Vec<Option<Value>>,
+    variables: Vec<Option<i64>>,
     random: Random,
-    /// Its state when the transaction began, for another try.
-    random_before: Random,
     scheduled: Micros,
     begun: Micros,
-    /// A transaction is chosen and waits for its connection.
+    /// A transaction is due and waits for its connection.
     is_due: bool,
-    /// When the present command began.
-    asked: Micros,
     /// When the connection began, until it is logged in.
     pub(crate) dialed: Option<Micros>,
-    tries: u32,
     pub(crate) transactions: u64,
     reply: Reply,
     /// True for the number of each statement that the server has prepared.
     prepared: Vec<bool>,
-    in_pipeline: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,30 +110,23 @@ impl Client {
         let random =
             Random::new(seeds.next() ^ (number as u64).wrapping_mul(0xd134_2543_de82_ef95));
         let mut variables = plan.variables.clone();
-        if let Some(slot) = plan.names.find("client_id")
-            && variables[slot].is_none()
-        {
-            variables[slot] = Some(Value::Int(number as i64));
+        if let Some(slot) = plan.names.find("client_id") {
+            variables[slot] = Some(number as i64);
         }
         Self {
             number,
             link: None,
             state: State::New,
-            script: 0,
             at: 0,
             variables,
-            random_before: random.clone(),
             random,
             scheduled: 0,
             begun: 0,
             is_due: false,
-            asked: 0,
             dialed: None,
-            tries: 0,
             transactions: 0,
             reply: Reply::default(),
             prepared: Vec::new(),
-            in_pipeline: false,
         }
     }
 
@@ -171,11 +158,6 @@ impl Client {
                 }
                 Ok(Next::Reply)
             }
-            // The pipeline's end waits for these; until then they are only recorded.
-            State::Sleeping if self.in_pipeline => {
-                self.reply.handle(code, body, &mut self.prepared)?;
-                Ok(Next::Reply)
-            }
             // A notice, a notification or the value of a parameter.
             _ if matches!(code, b'N' | b'S' | b'A') => Ok(Next::Reply),
             _ if code == b'E' => Err(crate::login::server_error(body)),
@@ -186,7 +168,8 @@ impl Client {
     /// Begins the login; the connection is ready, with TLS if configured.
     pub(crate) fn opened(&mut self, shared: &mut Shared<'_>) {
         if let Some(link) = &mut self.link {
-            link.begin_login(&shared.keyring, &mut shared.out);
+            link.begin_login();
+            shared.plan.target.start_up(&mut shared.out);
         }
         self.state = State::LoggingIn;
     }
@@ -205,7 +188,7 @@ impl Client {
             shared.stats.connecting.record(shared.now().saturating_sub(dialed));
         }
         shared.logins += 1;
-        self.prepared = vec![false; shared.plan.statements];
+        self.prepared = vec![false; shared.plan.script.statements];
         self.state = State::Ready;
         if std::mem::take(&mut self.is_due) { self.begin(shared) } else { Ok(Next::Reply) }
     }
@@ -220,9 +203,7 @@ impl Client {
         if self.is_connecting() {
             return format!("client {} aborted while establishing connection", self.number);
         }
-        format!(
-            "client {} script {} aborted in command {} query {}",
-            self.number, self.script, self.at, self.reply.results
-        )
+        // pgbench's words. There is one script, and one query in a command.
+        format!("client {} script 0 aborted in command {} query 0", self.number, self.at)
     }
 }

@@ -1,5 +1,5 @@
 //! `weir bench`: a load generator for PostgreSQL and its poolers. Options, scripts and reports are
-//! pgbench's. The difference is that one loop per thread serves any number of clients, so ten
+//! pgbench's, but there are fewer of them. The difference is that one loop per thread serves any number of clients, so ten
 //! thousand of them cost the generator little. It waits for none of them, not even for a login or a
 //! Parse.
 //!
@@ -19,7 +19,6 @@ mod login;
 mod names;
 mod options;
 mod plan;
-mod prepare;
 pub mod probe;
 mod progress;
 mod random;
@@ -28,19 +27,21 @@ mod run;
 mod script;
 mod session;
 mod stats;
+mod summary;
 mod target;
-mod value;
 mod worker;
 
 use std::{process::ExitCode, sync::Arc};
 
+use crate::target::Wanted;
 pub use crate::{
     histogram::Histogram,
+    login::{Keyring, Login},
     options::Options,
     plan::Mode,
     session::{Column, Outcome},
+    summary::Summary,
 };
-use crate::{script::Builtin, target::Wanted};
 
 /// Carries out the command line. The exit status is pgbench's: 0, 1 if there was no run, 2 if
 /// clients gave up.
@@ -56,18 +57,6 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 fn carry_out(options: &Options) -> Result<ExitCode, String> {
-    if let Some(name) = &options.show_script {
-        let builtin = Builtin::find(name)?;
-        println!("-- {}: {}\n{}", builtin.name, builtin.title, builtin.text);
-        return Ok(ExitCode::SUCCESS);
-    }
-    if options.builtin.iter().any(|name| name == "list") {
-        println!("Available builtin scripts:");
-        for builtin in script::BUILTINS {
-            println!("  {:>13}: {}", builtin.name, builtin.title);
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
     let target = Arc::new(wanted(options)?.resolve()?);
     if options.initialize {
         init::initialize(options, &target)?;

@@ -9,51 +9,43 @@ use wire::{
     scram::{MECHANISM, MECHANISM_PLUS, NONCE_LEN, ScramClient, ScramKeys, ScramSecret},
 };
 
-use crate::target::Target;
-
 /// libpq's text for a server that asks for a password when there is none.
 pub(crate) const NO_PASSWORD: &str = "fe_sendauth: no password supplied";
 
 /// The user of the logins, and the keys derived from the password. SCRAM's thousands of hashes are
 /// computed once per thread, not per login.
 #[derive(Debug)]
-pub(crate) struct Keyring {
-    pub(crate) target: Arc<Target>,
+pub struct Keyring {
+    user: String,
+    password: Option<String>,
     derived: Option<(Vec<u8>, u32, ScramKeys)>,
 }
 
 impl Keyring {
-    pub(crate) fn new(target: Arc<Target>) -> Self {
-        Self { target, derived: None }
+    #[must_use]
+    pub fn new(user: &str, password: Option<&str>) -> Self {
+        Self { user: user.to_owned(), password: password.map(str::to_owned), derived: None }
     }
 
-    fn password(&self) -> Result<&str, String> {
-        let password = self.target.password.as_deref();
+    fn password(&self) -> Result<&[u8], String> {
+        let password = self.password.as_ref().map(String::as_bytes);
         password.ok_or_else(|| NO_PASSWORD.to_owned())
     }
 }
 
-/// One login in progress.
-#[derive(Debug)]
-pub(crate) struct Login {
+/// One login in progress, after the startup packet.
+#[derive(Debug, Default)]
+pub struct Login {
     scram: Option<Box<ScramClient>>,
 }
 
 impl Login {
-    /// Appends the startup packet to `out`.
-    pub(crate) fn begin(target: &Target, out: &mut Vec<u8>) -> Self {
-        let parameters: Vec<(&str, &str)> =
-            target.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        frontend::startup(out, 0, &parameters);
-        Self { scram: None }
-    }
-
     /// Reads one message and appends the answer to `out`. Returns true when the login is complete.
     /// SCRAM may bind to `end_point`.
     ///
     /// # Errors
     /// Why the login fails, in libpq's words.
-    pub(crate) fn handle(
+    pub fn handle(
         &mut self,
         (code, body): (u8, &[u8]),
         keyring: &mut Keyring,
@@ -84,11 +76,10 @@ impl Login {
         match request {
             AuthenticationRequest::Ok => {}
             AuthenticationRequest::Cleartext => {
-                frontend::password(out, keyring.password()?.as_bytes());
+                frontend::password(out, keyring.password()?);
             }
             AuthenticationRequest::Md5(salt) => {
-                let user = keyring.target.user.as_bytes();
-                let stored = md5::hash(user, keyring.password()?.as_bytes());
+                let stored = md5::hash(keyring.user.as_bytes(), keyring.password()?);
                 frontend::password(out, md5::response(&stored, salt).as_bytes());
             }
             AuthenticationRequest::Sasl(offered) => {
@@ -99,7 +90,7 @@ impl Login {
                 }
                 let mut nonce = [0; NONCE_LEN];
                 getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
-                let secret = ScramSecret::Password(keyring.password()?.as_bytes().to_vec());
+                let secret = ScramSecret::Password(keyring.password()?.to_vec());
                 let mut exchange = ScramClient::new(secret, nonce)
                     .bound_to(end_point, offered.contains(MECHANISM_PLUS));
                 if let Some((salt, iterations, keys)) = keyring.derived.clone() {
@@ -142,4 +133,61 @@ pub(crate) fn server_error(body: &[u8]) -> String {
         }
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::scram::{ScramServer, ScramVerifier};
+
+    use super::*;
+
+    /// Returns the body of the answer to an authentication request.
+    fn answer(login: &mut Login, keyring: &mut Keyring, body: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        assert_eq!(login.handle((b'R', body), keyring, &Arc::default(), &mut out), Ok(false));
+        if !out.is_empty() {
+            assert_eq!(
+                (out[0], out.len() as u32 - 1),
+                (b'p', u32::from_be_bytes([out[1], out[2], out[3], out[4]]))
+            );
+            out.drain(..5);
+        }
+        out
+    }
+
+    #[test]
+    fn md5_hashes_twice_with_the_salt() {
+        let mut keyring = Keyring::new("bench", Some("secret"));
+        let answer = answer(&mut Login::default(), &mut keyring, &[0, 0, 0, 5, 1, 2, 3, 4]);
+        let (digits, end) = answer.split_at(answer.len() - 1);
+        assert_eq!(end, b"\0");
+        assert!(md5::verify(&md5::hash(b"bench", b"secret"), [1, 2, 3, 4], digits));
+    }
+
+    #[test]
+    fn scram_logs_in_and_keeps_the_keys() {
+        let mut keyring = Keyring::new("bench", Some("secret"));
+        for _ in 0..2 {
+            let verifier = ScramVerifier::from_password(b"secret", b"0123456789abcdef", 4096);
+            let mut server = ScramServer::new(verifier, [7; NONCE_LEN]);
+            let mut login = Login::default();
+            let initial = answer(&mut login, &mut keyring, b"\0\0\0\x0aSCRAM-SHA-256\0\0");
+            let challenge =
+                server.client_first(MECHANISM.as_bytes(), &initial[MECHANISM.len() + 5..]).unwrap();
+            let body = [&11u32.to_be_bytes()[..], &challenge].concat();
+            let proof = answer(&mut login, &mut keyring, &body);
+            let finished = server.client_final(&proof).unwrap();
+            let body = [&12u32.to_be_bytes()[..], &finished.reply].concat();
+            assert!(answer(&mut login, &mut keyring, &body).is_empty());
+            assert!(keyring.derived.is_some());
+        }
+    }
+
+    #[test]
+    fn a_password_that_is_not_known_is_an_error() {
+        let (mut keyring, mut out) = (Keyring::new("bench", None), Vec::new());
+        let request = (b'R', &[0, 0, 0, 3][..]);
+        let failed = Login::default().handle(request, &mut keyring, &Arc::default(), &mut out);
+        assert_eq!(failed, Err(NO_PASSWORD.to_owned()));
+    }
 }

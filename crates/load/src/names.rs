@@ -1,5 +1,5 @@
-//! The variables of all scripts of a run, by number. A client has a slot for each, which it finds
-//! without comparing names.
+//! The variables of a script, by number. A client has a slot for each, which it finds without
+//! comparing names.
 
 /// A variable's number.
 pub(crate) type Slot = usize;
@@ -16,7 +16,7 @@ impl Names {
         })
     }
 
-    /// Returns the slot of this name, if any script uses it.
+    /// Returns the slot of this name, if the script uses it.
     pub(crate) fn find(&self, name: &str) -> Option<Slot> {
         self.0.iter().position(|known| known == name)
     }
@@ -30,11 +30,10 @@ impl Names {
     }
 }
 
-/// Can it be a variable's name? As in pgbench: letters, digits, `_` and non-ASCII characters.
-pub(crate) fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(is_name_byte)
-}
-
-pub(crate) fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+/// Returns the length of the name at the beginning of a text. As in pgbench, it consists of letters,
+/// digits, `_` and non-ASCII characters.
+pub(crate) fn name_len(text: &[u8]) -> usize {
+    let is_of_name =
+        |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_' || !byte.is_ascii();
+    text.iter().take_while(is_of_name).count()
 }

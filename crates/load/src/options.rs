@@ -13,43 +13,25 @@ pub struct Options {
     /// Create the tables of the built-in scripts, and run nothing
     #[arg(short, long)]
     pub initialize: bool,
-    /// The steps of --initialize: d(rop), t(ables), g(enerate) or G (on the server), v(acuum),
-    /// p(rimary keys), f(oreign keys)
-    #[arg(short = 'I', long, value_name = "STEPS", default_value = "dtgvp")]
-    pub init_steps: String,
-    /// Create foreign keys between the tables
-    #[arg(long)]
-    pub foreign_keys: bool,
-    /// Fill factor of the tables, in per cent
-    #[arg(short = 'F', long, value_name = "NUM", default_value_t = 100,
-          value_parser = value_parser!(u32).range(10..=100))]
-    pub fillfactor: u32,
-    /// Create unlogged tables, which are empty after a crash
-    #[arg(long)]
-    pub unlogged_tables: bool,
     /// Print one line every five seconds while the tables are filled
     #[arg(short, long)]
     pub quiet: bool,
-    /// With -i: number of accounts divided by 100,000. Without: :scale in your own scripts
+    /// With -i: number of accounts divided by 100,000. Without: :scale in your own script
     #[arg(short, long, value_name = "NUM", value_parser = value_parser!(u32).range(1..=21474))]
     pub scale: Option<u32>,
 
-    /// A built-in script: tpcb-like (the default), simple-update or select-only; chosen with
-    /// weight W (1)
-    #[arg(short, long, value_name = "NAME[@W]")]
-    pub builtin: Vec<String>,
-    /// Your own script, chosen with weight W (1)
-    #[arg(short, long, value_name = "FILE[@W]")]
-    pub file: Vec<String>,
+    /// A built-in script: tpcb-like (the default), simple-update or select-only
+    #[arg(short, long, value_name = "NAME", group = "script")]
+    pub builtin: Option<String>,
+    /// Your own script
+    #[arg(short, long, value_name = "FILE", group = "script")]
+    pub file: Option<String>,
     /// The same as -b simple-update
-    #[arg(short = 'N', long)]
+    #[arg(short = 'N', long, group = "script")]
     pub skip_some_updates: bool,
     /// The same as -b select-only
-    #[arg(short = 'S', long)]
+    #[arg(short = 'S', long, group = "script")]
     pub select_only: bool,
-    /// Print a built-in script and exit
-    #[arg(long, value_name = "NAME")]
-    pub show_script: Option<String>,
 
     /// Number of clients
     #[arg(short, long = "client", visible_alias = "clients", value_name = "NUM",
@@ -62,31 +44,16 @@ pub struct Options {
     /// Open a new connection for each transaction
     #[arg(short = 'C', long)]
     pub connect: bool,
-    /// Set a variable for your own scripts
-    #[arg(short = 'D', long, value_name = "NAME=VALUE")]
-    pub define: Vec<String>,
-    /// Count transactions that take longer, in ms; with -R, skip those that would start too late
-    #[arg(short = 'L', long, value_name = "MS", value_parser = positive)]
-    pub latency_limit: Option<f64>,
     /// Protocol of the statements
     #[arg(short = 'M', long, value_name = "MODE", value_enum, default_value_t = Mode::Simple)]
     pub protocol: Mode,
     /// Do not VACUUM before the run; with -i, not after the tables are filled
     #[arg(short, long)]
     pub no_vacuum: bool,
-    /// VACUUM all four tables before the run, not only the small ones
-    #[arg(short, long)]
-    pub vacuum_all: bool,
     /// Print the progress every so many seconds
     #[arg(short = 'P', long, value_name = "SECONDS",
           value_parser = value_parser!(u32).range(1..=86_400))]
     pub progress: Option<u32>,
-    /// In the progress, print the time since 1970, not since the start
-    #[arg(long)]
-    pub progress_timestamp: bool,
-    /// Also measure each command of the scripts
-    #[arg(short, long)]
-    pub report_per_command: bool,
     /// Begin so many transactions a second, over all clients, whether answers come or not;
     /// latency counts from the planned start
     #[arg(short = 'R', long, value_name = "NUM", value_parser = positive)]
@@ -99,18 +66,9 @@ pub struct Options {
     #[arg(short = 'T', long, value_name = "SECONDS",
           value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub time: Option<u32>,
-    /// Report failures by kind
-    #[arg(long)]
-    pub failures_detailed: bool,
-    /// Attempts of a transaction after serialization errors and deadlocks (1); 0: until -L or -T
-    #[arg(long, value_name = "NUM")]
-    pub max_tries: Option<u32>,
-    /// Random seed: a number, "time" or "rand"; the same number gives the same choices
+    /// Random seed: the same number gives the same choices
     #[arg(long, value_name = "SEED")]
-    pub random_seed: Option<String>,
-    /// Print each error after which the transaction is tried again
-    #[arg(long)]
-    pub verbose_errors: bool,
+    pub random_seed: Option<u64>,
     /// Write the figures to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -1,6 +1,4 @@
-//! The regular progress line of a run, in pgbench's words.
-
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::{options::Options, stats::Moment, worker::Common};
 
@@ -9,10 +7,7 @@ const QUIET: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Progress {
     every: Option<Duration>,
-    by_timestamp: bool,
     shows_lag: bool,
-    shows_skipped: bool,
-    shows_retries: bool,
     last: Duration,
     next: Duration,
     before: Moment,
@@ -23,10 +18,7 @@ impl Progress {
         let every = options.progress.map(|seconds| Duration::from_secs(seconds.into()));
         Self {
             every,
-            by_timestamp: options.progress_timestamp,
             shows_lag: options.rate.is_some(),
-            shows_skipped: options.rate.is_some() && options.latency_limit.is_some(),
-            shows_retries: options.max_tries.unwrap_or(1) != 1,
             last: Duration::ZERO,
             next: every.unwrap_or_default(),
             before: Moment::default(),
@@ -51,12 +43,7 @@ impl Progress {
         }
         let since = sums.since(&self.before);
         let seconds = (now - self.last).as_secs_f64();
-        let when = match self.by_timestamp {
-            true => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-            false => now,
-        };
-        let digits = if self.by_timestamp { 3 } else { 1 };
-        eprintln!("progress: {:.digits$} s, {}", when.as_secs_f64(), self.line(&since, seconds));
+        eprintln!("progress: {:.1} s, {}", now.as_secs_f64(), self.line(&since, seconds));
         (self.before, self.last) = (sums, now);
         while self.next <= now {
             self.next += every;
@@ -74,12 +61,6 @@ impl Progress {
         if self.shows_lag {
             let count = since.done.max(1) as f64;
             line += &format!(", lag {:.3} ms", since.lag_us / count / 1000.0);
-        }
-        if self.shows_skipped {
-            line += &format!(", {} skipped", since.skipped);
-        }
-        if self.shows_retries {
-            line += &format!(", {} retried, {} retries", since.retried, since.retries);
         }
         line
     }

@@ -1,15 +1,11 @@
-//! The report of a run: pgbench's lines plus percentiles, and the same as JSON.
+//! The report of a run: pgbench's lines plus percentiles, and the same as JSON. Times in the JSON are
+//! in milliseconds unless their name has another unit.
 
-mod json;
+use std::time::Duration;
 
-use std::{fmt::Write as _, time::Duration};
+use serde_json::{Value, json};
 
-use crate::{
-    histogram::Histogram,
-    options::Options,
-    plan::Plan,
-    stats::{Counts, ScriptStats, Stats},
-};
+use crate::{plan::Plan, stats::Stats};
 
 /// The reported percentiles, with their names.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -25,198 +21,122 @@ pub(crate) struct Outcome {
 
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
-    pub(crate) options: &'a Options,
     pub(crate) plan: &'a Plan,
     pub(crate) scale: u32,
     pub(crate) outcome: &'a Outcome,
 }
 
 impl Report<'_> {
-    fn transaction_type(&self) -> &str {
-        match self.plan.scripts.as_slice() {
-            [only] => &only.name,
-            _ => "multiple scripts",
-        }
+    /// Returns transactions per second, without failed ones.
+    fn tps(&self) -> f64 {
+        self.outcome.stats.done as f64 / self.outcome.running.as_secs_f64()
     }
 
-    /// Returns transactions per second, without failed ones.
-    fn tps(&self, counts: &Counts) -> f64 {
-        counts.done as f64 / self.outcome.running.as_secs_f64()
+    fn percentile_ms(&self, share: f64) -> f64 {
+        self.outcome.stats.histogram.percentile_us(share) as f64 / 1000.0
     }
 
     pub(crate) fn to_text(&self) -> String {
         let (plan, outcome) = (self.plan, self.outcome);
-        let total = outcome.stats.total();
-        let mut text = String::new();
-        let mut line = |line: String| {
-            text.push_str(&line);
-            text.push('\n');
-        };
-        line(format!("transaction type: {}", self.transaction_type()));
-        line(format!("scaling factor: {}", self.scale));
-        line(format!("query mode: {}", plan.mode.name()));
-        line(format!("number of clients: {}", plan.clients));
-        line(format!("number of threads: {}", plan.threads));
-        if plan.tries_max > 0 {
-            line(format!("maximum number of tries: {}", plan.tries_max));
-        }
+        let Stats { done, failed, aborted, .. } = outcome.stats;
+        let mut lines = vec![
+            format!("transaction type: {}", plan.script.name),
+            format!("scaling factor: {}", self.scale),
+            format!("query mode: {}", plan.mode.name()),
+            format!("number of clients: {}", plan.clients),
+            format!("number of threads: {}", plan.threads),
+            "maximum number of tries: 1".to_owned(),
+        ];
         match (plan.duration_us, plan.transactions) {
-            (Some(us), _) => {
-                line(format!("duration: {} s", us / 1_000_000));
-                line(format!("number of transactions actually processed: {}", total.done));
-            }
+            (Some(us), _) => lines.extend([
+                format!("duration: {} s", us / 1_000_000),
+                format!("number of transactions actually processed: {done}"),
+            ]),
             (None, most) => {
                 let most = most.unwrap_or_default();
-                line(format!("number of transactions per client: {most}"));
-                line(format!(
-                    "number of transactions actually processed: {}/{}",
-                    total.done,
-                    most * plan.clients as u64
-                ));
+                let all = most * plan.clients as u64;
+                lines.extend([
+                    format!("number of transactions per client: {most}"),
+                    format!("number of transactions actually processed: {done}/{all}"),
+                ]);
             }
         }
-        self.failures(&total, "", &mut line);
-        if total.done > 0 {
-            self.latencies(&total, &outcome.stats.histogram(), "", &mut line);
-            let connecting = match plan.reconnects {
-                true => format!(
-                    "average connection time = {:.3} ms",
-                    outcome.stats.connecting.mean_ms()
-                ),
-                false => format!(
-                    "initial connection time = {:.3} ms",
-                    outcome.connecting.as_secs_f64() * 1000.0
-                ),
-            };
-            line(connecting);
-            let how = match plan.reconnects {
-                true => "including reconnection times",
-                false => "without initial connection time",
-            };
-            line(format!("tps = {:.6} ({how})", self.tps(&total)));
+        let share = 100.0 * failed as f64 / (done + failed) as f64;
+        lines.push(format!("number of failed transactions: {failed} ({share:.3}%)"));
+        if done > 0 {
+            self.latencies(&mut lines);
         }
-        if outcome.stats.aborted > 0 {
-            line(format!("number of clients that gave up: {}", outcome.stats.aborted));
-            line(format!("first error: {}", outcome.first_error.as_deref().unwrap_or_default()));
+        if aborted > 0 {
+            let first_error = outcome.first_error.as_deref().unwrap_or_default();
+            lines.push(format!("number of clients that gave up: {aborted}"));
+            lines.push(format!("first error: {first_error}"));
         }
-        let is_one = plan.scripts.len() == 1;
-        for (at, stats) in outcome.stats.scripts.iter().enumerate() {
-            if !is_one {
-                self.script(at, stats, &total, &mut line);
-            }
-            if plan.by_command && total.done > 0 {
-                self.commands(at, stats, if is_one { "" } else { " - " }, &mut line);
-            }
-        }
-        text
+        lines.join("\n") + "\n"
     }
 
-    fn failures(&self, counts: &Counts, bullet: &str, line: &mut impl FnMut(String)) {
-        let share = |part: u64| share(part, counts.total());
-        let failed = counts.failed();
-        line(format!("{bullet}number of failed transactions: {failed} ({})", share(failed)));
-        if self.options.failures_detailed {
-            for (kind, count) in
-                [("serialization", counts.serialization), ("deadlock", counts.deadlock)]
-            {
-                line(format!("{bullet}number of {kind} failures: {count} ({})", share(count)));
-            }
-        }
-        if self.plan.tries_max != 1 {
-            let retried = counts.retried;
-            line(format!("{bullet}number of transactions retried: {retried} ({})", share(retried)));
-            line(format!("{bullet}total number of retries: {}", counts.retries));
-        }
-        let Some(limit) = self.plan.latency_limit_us else { return };
+    fn latencies(&self, lines: &mut Vec<String>) {
+        let Outcome { stats, connecting, .. } = self.outcome;
+        let named = |(name, share)| format!("{name} {:.3}, ", self.percentile_ms(share));
+        let percentiles: String = PERCENTILES.into_iter().map(named).collect();
+        let max_ms = stats.histogram.max_us() as f64 / 1000.0;
+        lines.extend([
+            format!("latency average = {:.3} ms", stats.latency.mean_ms()),
+            format!("latency stddev = {:.3} ms", stats.latency.deviation_ms()),
+            format!("latency percentiles: {percentiles}max {max_ms:.3} ms"),
+        ]);
         if self.plan.pause_us.is_some() {
-            let skipped = counts.skipped;
-            line(format!("{bullet}number of transactions skipped: {skipped} ({})", share(skipped)));
+            let (mean_ms, max_ms) = (stats.lag.mean_ms(), stats.lag.max / 1000.0);
+            lines.push(format!("rate limit schedule lag: avg {mean_ms:.3} (max {max_ms:.3}) ms"));
         }
-        line(format!(
-            "{bullet}number of transactions above the {:.1} ms latency limit: {}/{} ({})",
-            limit as f64 / 1000.0,
-            counts.late,
-            counts.done,
-            self::share(counts.late, counts.done)
-        ));
+        let (connection, how) = if self.plan.reconnects {
+            let mean_ms = stats.connecting.mean_ms();
+            (format!("average connection time = {mean_ms:.3} ms"), "including reconnection times")
+        } else {
+            let ms = connecting.as_secs_f64() * 1000.0;
+            (format!("initial connection time = {ms:.3} ms"), "without initial connection time")
+        };
+        lines.extend([connection, format!("tps = {:.6} ({how})", self.tps())]);
     }
 
-    fn latencies(
-        &self,
-        counts: &Counts,
-        histogram: &Histogram,
-        bullet: &str,
-        line: &mut impl FnMut(String),
-    ) {
-        line(format!("{bullet}latency average = {:.3} ms", counts.latency.mean_ms()));
-        line(format!("{bullet}latency stddev = {:.3} ms", counts.latency.deviation_ms()));
-        let mut percentiles = String::new();
-        for (name, at) in PERCENTILES {
-            let ms = histogram.percentile_us(at) as f64 / 1000.0;
-            let _ = write!(percentiles, "{name} {ms:.3}, ");
+    pub(crate) fn to_json(&self) -> Value {
+        let (plan, outcome) = (self.plan, self.outcome);
+        let stats = &outcome.stats;
+        let mut latency = json!({
+            "average": stats.latency.mean_ms(),
+            "stddev": stats.latency.deviation_ms(),
+            "max": stats.histogram.max_us() as f64 / 1000.0,
+        });
+        for (name, share) in PERCENTILES {
+            latency[name] = json!(self.percentile_ms(share));
         }
-        let max = histogram.max_us() as f64 / 1000.0;
-        line(format!("{bullet}latency percentiles: {percentiles}max {max:.3} ms"));
-        if bullet.is_empty() && self.plan.pause_us.is_some() {
-            line(format!(
-                "rate limit schedule lag: avg {:.3} (max {:.3}) ms",
-                counts.lag.mean_ms(),
-                counts.lag.max / 1000.0
-            ));
+        let buckets =
+            stats.histogram.buckets_us().map(|(us, count)| (us.to_string(), json!(count)));
+        let mut figures = json!({
+            "transactions": stats.done,
+            "tps": self.tps(),
+            "failed": stats.failed,
+            "latency_ms": latency,
+            "latencies_us": Value::Object(buckets.collect()),
+            "transaction_type": plan.script.name,
+            "scale": self.scale,
+            "query_mode": plan.mode.name(),
+            "clients": plan.clients,
+            "threads": plan.threads,
+            "seconds": outcome.running.as_secs_f64(),
+            "initial_connection_ms": outcome.connecting.as_secs_f64() * 1000.0,
+            "logins": stats.connecting.count,
+            "login_ms": stats.connecting.mean_ms(),
+            "aborted_clients": stats.aborted,
+            "first_error": outcome.first_error,
+            "random_seed": plan.seed,
+        });
+        if let Some((fewest, most)) = stats.of_clients {
+            figures["client_transactions"] = json!({ "fewest": fewest, "most": most });
         }
-    }
-
-    fn script(
-        &self,
-        at: usize,
-        stats: &ScriptStats,
-        total: &Counts,
-        line: &mut impl FnMut(String),
-    ) {
-        let script = &self.plan.scripts[at];
-        let weights: u64 = self.plan.scripts.iter().map(|script| u64::from(script.weight)).sum();
-        let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
-        line(format!("SQL script {}: {}", at + 1, script.name));
-        line(format!(
-            " - weight: {} (targets {:.1}% of total)",
-            script.weight,
-            percent(script.weight.into(), weights)
-        ));
-        line(format!(
-            " - {} transactions ({:.1}% of total, tps = {:.6})",
-            stats.counts.done,
-            percent(stats.counts.done, total.done),
-            self.tps(&stats.counts)
-        ));
-        self.failures(&stats.counts, " - ", line);
-        if stats.counts.done > 0 {
-            self.latencies(&stats.counts, &stats.histogram, " - ", line);
+        if plan.pause_us.is_some() {
+            figures["lag_ms"] =
+                json!({ "average": stats.lag.mean_ms(), "max": stats.lag.max / 1000.0 });
         }
-    }
-
-    fn commands(
-        &self,
-        at: usize,
-        stats: &ScriptStats,
-        bullet: &str,
-        line: &mut impl FnMut(String),
-    ) {
-        let retries = self.plan.tries_max != 1;
-        let what = if retries { ", failures and retries" } else { " and failures" };
-        line(format!("{bullet}statement latencies in milliseconds{what}:"));
-        for (command, counts) in self.plan.scripts[at].commands.iter().zip(&stats.commands) {
-            let mut row = format!("   {:11.3}  {:10} ", counts.latency.mean_ms(), counts.failures);
-            if retries {
-                let _ = write!(row, "{:10} ", counts.retries);
-            }
-            line(format!("{row} {}", command.text));
-        }
-    }
-}
-
-fn share(part: u64, whole: u64) -> String {
-    match whole {
-        0 => "NaN%".to_owned(),
-        _ => format!("{:.3}%", 100.0 * part as f64 / whole as f64),
+        figures
     }
 }

@@ -11,8 +11,7 @@ use std::{
 
 use crate::{
     options::Options,
-    plan::Plan,
-    prepare,
+    plan::{self, Plan},
     progress::Progress,
     report::{Outcome, Report},
     session::Session,
@@ -28,17 +27,19 @@ const OTHER_FILES: u64 = 16;
 /// # Errors
 /// Why there was no run, or why it did not complete.
 pub(crate) fn run(options: &Options, target: &Arc<Target>) -> Result<ExitCode, String> {
-    let read = prepare::scripts(options)?;
+    let parsed = plan::parse(options)?;
     check_open_files(options)?;
     let (mut session, address) = Session::open(target)
         .map_err(|error| format!("{error}\ncould not create connection for setup"))?;
-    let scale = match read.any_builtin {
+    let scale = match parsed.is_builtin {
         true => branches(&mut session, options, target)?,
         false => options.scale.unwrap_or(1),
     };
-    let plan = prepare::plan(options, target, read, scale)?;
+    let plan = Plan::new(options, target, parsed, scale);
     println!("weir bench ({})", env!("CARGO_PKG_VERSION"));
-    vacuum(&mut session, options)?;
+    if !options.no_vacuum {
+        vacuum(&mut session);
+    }
     drop(session);
 
     let common = Common {
@@ -50,7 +51,7 @@ pub(crate) fn run(options: &Options, target: &Arc<Target>) -> Result<ExitCode, S
     let (stats, times) = measure(&plan, &common, Progress::new(options))?;
     let first_error = common.first_error.into_inner().unwrap_or_else(PoisonError::into_inner);
     let outcome = Outcome { stats, connecting: times.0, running: times.1, first_error };
-    let report = Report { options, plan: &plan, scale, outcome: &outcome };
+    let report = Report { plan: &plan, scale, outcome: &outcome };
     print!("{}", report.to_text());
     if let Some(file) = &options.json {
         let text = format!("{:#}\n", report.to_json());
@@ -100,25 +101,15 @@ fn branches(session: &mut Session, options: &Options, target: &Target) -> Result
 
 /// Vacuums the tables, to remove traces of an earlier run. Missing tables do not matter to users'
 /// own scripts.
-fn vacuum(session: &mut Session, options: &Options) -> Result<(), String> {
-    let mut all = |commands: &[&str]| {
-        for command in commands {
-            if let Err(error) = session.query(command) {
-                eprintln!("weir bench: {error}\n(ignoring this error and continuing anyway)");
-            }
+fn vacuum(session: &mut Session) {
+    eprint!("starting vacuum...");
+    for command in ["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"]
+    {
+        if let Err(error) = session.query(command) {
+            eprintln!("weir bench: {error}\n(ignoring this error and continuing anyway)");
         }
-    };
-    if !options.no_vacuum {
-        eprint!("starting vacuum...");
-        all(&["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"]);
-        eprintln!("end.");
     }
-    if options.vacuum_all {
-        eprint!("starting vacuum pgbench_accounts...");
-        all(&["vacuum analyze pgbench_accounts"]);
-        eprintln!("end.");
-    }
-    Ok(())
+    eprintln!("end.");
 }
 
 /// Runs all threads. Returns how long the logins took, and how long the run lasted.
@@ -152,7 +143,7 @@ fn measure(
             // A thread that no longer reads has reported its reason.
             let _ = gate.send(start);
         }
-        let mut stats = Stats::new(plan.scripts.iter().map(|script| script.commands.len()));
+        let mut stats = Stats::default();
         let mut left = plan.threads;
         while left > 0 {
             match heard.recv_timeout(progress.pause(start)) {

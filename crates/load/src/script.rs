@@ -1,5 +1,6 @@
 //! A script: what a client does in one transaction, parsed once for many runs. The language is
-//! pgbench's: SQL statements that end with `;`, and commands that begin with a backslash.
+//! pgbench's: SQL statements that end with `;`, and commands that begin with a backslash. Of these
+//! there are `\set` and `\sleep`.
 
 mod builtin;
 mod parse;
@@ -9,9 +10,9 @@ mod statement;
 mod tests;
 
 pub(crate) use self::{
-    builtin::{BUILTINS, Builtin},
+    builtin::Builtin,
     parse::parse,
-    statement::{Piece, Statement, Store},
+    statement::{Piece, Statement},
 };
 use crate::{expr::Expr, names::Slot};
 
@@ -19,16 +20,9 @@ use crate::{expr::Expr, names::Slot};
 pub(crate) struct Script {
     /// The name of a file or of a built-in script.
     pub(crate) name: String,
-    /// The relative frequency with which it is chosen.
-    pub(crate) weight: u32,
-    pub(crate) commands: Vec<Command>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Command {
-    /// Its first line, for reports.
-    pub(crate) text: String,
-    pub(crate) action: Action,
+    pub(crate) actions: Vec<Action>,
+    /// The number of SQL statements.
+    pub(crate) statements: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -36,22 +30,6 @@ pub(crate) enum Action {
     Sql(Statement),
     /// `\set`.
     Set(Slot, Expr),
-    /// `\sleep`: the amount, and the unit in microseconds.
-    Sleep(Amount, u64),
-    /// `\if` and `\elif`: the position to continue at if the condition is false.
-    Branch {
-        condition: Expr,
-        otherwise: usize,
-    },
-    /// The end of a branch: the position to continue at.
-    Jump(usize),
-    StartPipeline,
-    SyncPipeline,
-    EndPipeline,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Amount {
-    Fixed(i64),
-    Variable(Slot),
+    /// `\sleep`: microseconds.
+    Sleep(u64),
 }

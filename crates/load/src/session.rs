@@ -1,6 +1,9 @@
 //! A connection that waits for its replies: for everything before a run, and for making the tables.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use net::{Address, Caller, Poller, Received, Room};
 use wire::{
@@ -46,6 +49,7 @@ pub(crate) struct Session {
     poller: Poller,
     room: Room,
     inbox: Inbox,
+    target: Arc<Target>,
     keyring: Keyring,
     /// The time limit for the login; None after it.
     deadline: Option<Instant>,
@@ -63,7 +67,7 @@ impl Session {
     ///
     /// # Errors
     /// Why no address worked.
-    pub(crate) fn open(target: &std::sync::Arc<Target>) -> Result<(Self, Address), String> {
+    pub(crate) fn open(target: &Arc<Target>) -> Result<(Self, Address), String> {
         let mut reasons = Vec::new();
         for address in &target.addresses {
             let mut session = match Self::dial(target, address) {
@@ -81,7 +85,7 @@ impl Session {
         Err(reasons.join("\n"))
     }
 
-    fn dial(target: &std::sync::Arc<Target>, address: &Address) -> Result<Self, String> {
+    fn dial(target: &Arc<Target>, address: &Address) -> Result<Self, String> {
         let failed = |error: std::io::Error| error.to_string();
         let caller = Caller::connect(address).map_err(failed)?;
         let poller = Poller::new().map_err(failed)?;
@@ -91,13 +95,13 @@ impl Session {
             poller,
             room: Room::new(READ_LEN),
             inbox: Inbox::default(),
-            keyring: Keyring::new(target.clone()),
+            target: target.clone(),
+            keyring: target.keyring(),
             deadline: target.connect_timeout.map(|timeout| Instant::now() + timeout),
         };
         loop {
             session.wait()?;
-            let tls = &session.keyring.target.tls;
-            match session.caller.receive(tls, &mut session.room)? {
+            match session.caller.receive(&target.tls, &mut session.room)? {
                 Received::Open => return Ok(session),
                 Received::End => return Err("server closed the connection unexpectedly".into()),
                 Received::Nothing | Received::Bytes(_) => {}
@@ -107,7 +111,8 @@ impl Session {
 
     fn log_in(&mut self) -> Result<(), String> {
         let mut out = Vec::new();
-        let mut login = Login::begin(&self.keyring.target, &mut out);
+        self.target.start_up(&mut out);
+        let mut login = Login::default();
         let end_point = self.caller.end_point();
         let mut is_done = false;
         while !is_done {
@@ -200,8 +205,7 @@ impl Session {
         mut each: impl FnMut(u8, &[u8], &mut Keyring) -> Result<(), String>,
     ) -> Result<(), String> {
         self.wait()?;
-        let tls = self.keyring.target.tls.clone();
-        match self.caller.receive(&tls, &mut self.room)? {
+        match self.caller.receive(&self.target.tls, &mut self.room)? {
             Received::Bytes(bytes) => {
                 let keyring = &mut self.keyring;
                 self.inbox.take(bytes, |code, body| each(code, body, keyring))

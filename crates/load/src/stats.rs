@@ -45,103 +45,29 @@ impl Spread {
     }
 }
 
-/// Why a transaction failed, so that its client continued with the next one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    Serialization,
-    Deadlock,
-}
-
-/// The counts of one script, or of all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) done: u64,
-    pub(crate) skipped: u64,
-    pub(crate) retried: u64,
-    pub(crate) retries: u64,
-    pub(crate) serialization: u64,
-    pub(crate) deadlock: u64,
-    /// Above the latency limit.
-    pub(crate) late: u64,
-    pub(crate) latency: Spread,
-    pub(crate) lag: Spread,
-}
-
-impl Counts {
-    pub(crate) fn failed(&self) -> u64 {
-        self.serialization + self.deadlock
-    }
-
-    /// Returns the number of all transactions that began or should have begun.
-    pub(crate) fn total(&self) -> u64 {
-        self.done + self.skipped + self.failed()
-    }
-
-    pub(crate) fn fail(&mut self, failure: Failure) {
-        match failure {
-            Failure::Serialization => self.serialization += 1,
-            Failure::Deadlock => self.deadlock += 1,
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.done += other.done;
-        self.skipped += other.skipped;
-        self.retried += other.retried;
-        self.retries += other.retries;
-        self.serialization += other.serialization;
-        self.deadlock += other.deadlock;
-        self.late += other.late;
-        self.latency.add(&other.latency);
-        self.lag.add(&other.lag);
-    }
-}
-
-/// The measurements of one command of a script.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CommandCounts {
-    pub(crate) latency: Spread,
-    pub(crate) retries: u64,
-    pub(crate) failures: u64,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ScriptStats {
-    pub(crate) counts: Counts,
-    pub(crate) histogram: Histogram,
-    pub(crate) commands: Vec<CommandCounts>,
-}
-
+/// The figures of one thread, or of all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stats {
-    pub(crate) scripts: Vec<ScriptStats>,
+    pub(crate) done: u64,
+    /// Serialization failures and deadlocks.
+    pub(crate) failed: u64,
+    pub(crate) latency: Spread,
+    pub(crate) lag: Spread,
+    pub(crate) histogram: Histogram,
     /// The time for a login.
     pub(crate) connecting: Spread,
     pub(crate) aborted: u64,
-    /// The fewest and the most transactions of a client, including skipped and failed ones.
+    /// The fewest and the most transactions of a client, including failed ones.
     pub(crate) of_clients: Option<(u64, u64)>,
 }
 
 impl Stats {
-    /// Returns statistics for scripts with these numbers of commands.
-    pub(crate) fn new(commands: impl Iterator<Item = usize>) -> Self {
-        let script = |count| ScriptStats {
-            commands: vec![CommandCounts::default(); count],
-            ..ScriptStats::default()
-        };
-        Self { scripts: commands.map(script).collect(), ..Self::default() }
-    }
-
     pub(crate) fn add(&mut self, other: &Self) {
-        for (own, more) in self.scripts.iter_mut().zip(&other.scripts) {
-            own.counts.add(&more.counts);
-            own.histogram.add(&more.histogram);
-            for (own, more) in own.commands.iter_mut().zip(&more.commands) {
-                own.latency.add(&more.latency);
-                own.retries += more.retries;
-                own.failures += more.failures;
-            }
-        }
+        self.done += other.done;
+        self.failed += other.failed;
+        self.latency.add(&other.latency);
+        self.lag.add(&other.lag);
+        self.histogram.add(&other.histogram);
         self.connecting.add(&other.connecting);
         self.aborted += other.aborted;
         if let Some((fewest, most)) = other.of_clients {
@@ -155,41 +81,21 @@ impl Stats {
         let (fewest, most) = self.of_clients.unwrap_or((transactions, transactions));
         self.of_clients = Some((fewest.min(transactions), most.max(transactions)));
     }
-
-    /// Returns the sum over all scripts.
-    pub(crate) fn total(&self) -> Counts {
-        let mut total = Counts::default();
-        for script in &self.scripts {
-            total.add(&script.counts);
-        }
-        total
-    }
-
-    pub(crate) fn histogram(&self) -> Histogram {
-        let mut all = Histogram::new();
-        for script in &self.scripts {
-            all.add(&script.histogram);
-        }
-        all
-    }
 }
 
 /// The sums of one thread for progress reports.
 #[derive(Debug, Default)]
-pub(crate) struct Published([AtomicU64; 9]);
+pub(crate) struct Published([AtomicU64; 6]);
 
 impl Published {
-    pub(crate) fn store(&self, counts: &Counts) {
+    pub(crate) fn store(&self, stats: &Stats) {
         let numbers = [
-            counts.done,
-            counts.failed(),
-            counts.skipped,
-            counts.retried,
-            counts.retries,
-            counts.latency.count,
-            counts.latency.sum.to_bits(),
-            counts.latency.squares.to_bits(),
-            counts.lag.sum.to_bits(),
+            stats.done,
+            stats.failed,
+            stats.latency.count,
+            stats.latency.sum.to_bits(),
+            stats.latency.squares.to_bits(),
+            stats.lag.sum.to_bits(),
         ];
         for (place, number) in self.0.iter().zip(numbers) {
             place.store(number, Ordering::Relaxed);
@@ -203,11 +109,8 @@ impl Published {
         Moment {
             done: number(0),
             failed: number(1),
-            skipped: number(2),
-            retried: number(3),
-            retries: number(4),
-            latency: Spread { count: number(5), sum: real(6), squares: real(7), max: 0.0 },
-            lag_us: real(8),
+            latency: Spread { count: number(2), sum: real(3), squares: real(4), max: 0.0 },
+            lag_us: real(5),
         }
     }
 }
@@ -217,9 +120,6 @@ impl Published {
 pub(crate) struct Moment {
     pub(crate) done: u64,
     pub(crate) failed: u64,
-    pub(crate) skipped: u64,
-    pub(crate) retried: u64,
-    pub(crate) retries: u64,
     pub(crate) latency: Spread,
     pub(crate) lag_us: f64,
 }
@@ -228,9 +128,6 @@ impl Moment {
     pub(crate) fn add(&mut self, other: &Self) {
         self.done += other.done;
         self.failed += other.failed;
-        self.skipped += other.skipped;
-        self.retried += other.retried;
-        self.retries += other.retries;
         self.latency.add(&other.latency);
         self.lag_us += other.lag_us;
     }
@@ -246,9 +143,6 @@ impl Moment {
         Self {
             done: self.done.saturating_sub(earlier.done),
             failed: self.failed.saturating_sub(earlier.failed),
-            skipped: self.skipped.saturating_sub(earlier.skipped),
-            retried: self.retried.saturating_sub(earlier.retried),
-            retries: self.retries.saturating_sub(earlier.retries),
             latency,
             lag_us: self.lag_us - earlier.lag_us,
         }
@@ -289,14 +183,14 @@ mod tests {
     #[test]
     fn sums_between_two_moments_are_their_difference() {
         let published = Published::default();
-        let mut counts = Counts { done: 5, ..Counts::default() };
-        counts.latency.record(1_000);
-        published.store(&counts);
+        let mut stats = Stats { done: 5, ..Stats::default() };
+        stats.latency.record(1_000);
+        published.store(&stats);
         let earlier = published.load();
-        counts.done = 8;
-        counts.serialization = 1;
-        counts.latency.record(3_000);
-        published.store(&counts);
+        stats.done = 8;
+        stats.failed = 1;
+        stats.latency.record(3_000);
+        published.store(&stats);
         let since = published.load().since(&earlier);
         assert_eq!((since.done, since.failed, since.latency.mean_ms()), (3, 1, 3.0));
     }

@@ -9,6 +9,8 @@ use std::{env, net::ToSocketAddrs as _, path::PathBuf, time::Duration};
 use config::SslMode;
 use net::{Address, CallerTls};
 
+use crate::login::Keyring;
+
 /// The folder of Debian's PostgreSQL's socket.
 const SOCKET_DIR: &str = "/var/run/postgresql";
 const PORT: &str = "5432";
@@ -194,6 +196,16 @@ impl Wanted {
 }
 
 impl Target {
+    pub(crate) fn keyring(&self) -> Keyring {
+        Keyring::new(&self.user, self.password.as_deref())
+    }
+
+    /// Appends the startup packet.
+    pub(crate) fn start_up(&self, out: &mut Vec<u8>) {
+        let parameters = self.parameters.iter().map(|(name, value)| (&name[..], &value[..]));
+        wire::frontend::startup(out, 0, &parameters.collect::<Vec<_>>());
+    }
+
     /// Returns the error of a connection as libpq has it, without the system's error number.
     pub(crate) fn complain(&self, address: &Address, reason: &str) -> String {
         let reason = reason.split(" (os error ").next().unwrap_or(reason);

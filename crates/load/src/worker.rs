@@ -16,7 +16,6 @@ use net::{Address, Caller, Poller, Received, Room};
 
 use crate::{
     client::{Client, Link, Micros, Next, Shared, State},
-    login::Keyring,
     plan::Plan,
     random::Random,
     stats::{Published, Stats},
@@ -96,8 +95,8 @@ impl<'a> Worker<'a> {
             plan.share(thread).map(|number| Client::new(number, plan)).collect();
         let shared = Shared {
             plan,
-            keyring: Keyring::new(plan.target.clone()),
-            stats: Stats::new(plan.scripts.iter().map(|script| script.commands.len())),
+            keyring: plan.target.keyring(),
+            stats: Stats::default(),
             random: Random::new(
                 plan.seed ^ (thread as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f),
             ),
@@ -147,7 +146,7 @@ impl<'a> Worker<'a> {
         }
         while self.left > 0 {
             self.turn()?;
-            self.published.store(&self.shared.stats.total());
+            self.published.store(&self.shared.stats);
         }
         let mut stats = std::mem::take(&mut self.shared.stats);
         self.clients.iter().for_each(|client| stats.add_client(client.transactions));

@@ -11,6 +11,7 @@
 mod listening;
 mod losses;
 mod operator;
+mod passwords;
 mod pools;
 mod principals;
 mod replies;
@@ -67,6 +68,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         losses::MUTANTS,
         strangers::MUTANTS,
         principals::MUTANTS,
+        passwords::MUTANTS,
     ];
     topics.into_iter().flatten()
 }

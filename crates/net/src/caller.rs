@@ -15,13 +15,13 @@ use std::{
     sync::Arc,
 };
 
-use config::{Global, SslMode};
+use config::{Global, ServerTls, SslMode};
 use rustls::pki_types::ServerName;
 
 pub use self::poller::{Event, Poller};
 use crate::{
     sys::{Address, process, socket},
-    tls::{self, ForServers, Progress, Standing, Tls, TlsContexts, TlsError},
+    tls::{self, ForServers, Progress, Standing, Tls, TlsError},
 };
 
 /// The TLS settings for the other end, in libpq's terms.
@@ -45,20 +45,23 @@ impl CallerTls {
         certificate: &str,
         key: &str,
     ) -> Result<Self, TlsError> {
-        let global = Global {
-            server_tls_sslmode: mode,
-            server_tls_ca_file: authorities.to_owned(),
-            server_tls_cert_file: certificate.to_owned(),
-            server_tls_key_file: key.to_owned(),
-            ..Global::default()
+        let context = match mode {
+            SslMode::Disable => None,
+            sslmode => Some(ForServers::load(&ServerTls {
+                sslmode,
+                ca_file: authorities.to_owned(),
+                cert_file: certificate.to_owned(),
+                key_file: key.to_owned(),
+                ..Global::default().server_tls()
+            })?),
         };
-        Ok(Self { context: TlsContexts::load(&global)?.servers, host: host.to_owned() })
+        Ok(Self { context, host: host.to_owned() })
     }
 
     /// Uses what a pooler made of its keys `server_tls_…`.
     #[must_use]
-    pub fn of_pooler(contexts: &TlsContexts, host: &str) -> Self {
-        Self { context: contexts.servers.clone(), host: host.to_owned() }
+    pub fn of_pooler(context: Option<&ForServers>, host: &str) -> Self {
+        Self { context: context.cloned(), host: host.to_owned() }
     }
 
     fn begin(&self) -> Result<Tls, String> {

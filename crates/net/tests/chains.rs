@@ -21,7 +21,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
     sign::{CertifiedKey, SingleCertAndKey},
 };
-use weir_net::tls::{Progress, Standing, Tls, TlsContexts};
+use weir_net::tls::{ForClients, ForServers, Progress, Standing, Tls};
 use weir_x509::{Certificate, Host};
 
 use chains::CHAINS;
@@ -111,9 +111,9 @@ fn lets_in(weir: &Made, made: &Made, own: Arc<SingleCertAndKey>) -> bool {
         server_tls_sslmode: SslMode::Disable,
         ..Global::default()
     };
-    let contexts = TlsContexts::load(&global).expect("the files are good");
-    let weir = Tls::accept(contexts.clients.expect("it was asked for").config)
-        .expect("a plain configuration");
+    let clients = ForClients::load(&global).expect("the files are good");
+    let weir =
+        Tls::accept(clients.expect("it was asked for").config).expect("a plain configuration");
     let peer = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_safe_default_protocol_versions()
         .expect("a plain configuration")
@@ -133,8 +133,7 @@ fn connects(made: &Made, own: Arc<SingleCertAndKey>) -> bool {
         server_tls_ca_file: made.trusted_file().display().to_string(),
         ..Global::default()
     };
-    let contexts = TlsContexts::load(&global).expect("the files are good");
-    let config = contexts.servers.expect("it was asked for").config;
+    let config = ForServers::load(&global.server_tls()).expect("the files are good").config;
     let name = ServerName::try_from(host.unwrap_or("any")).expect("a plain configuration");
     let peer = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_safe_default_protocol_versions()
@@ -183,7 +182,7 @@ fn a_server_must_own_the_key_of_its_certificate_in_any_mode() {
         aws_lc_rs::default_provider().key_provider.load_private_key(key).expect("a common key")
     };
     let global = Global { server_tls_sslmode: SslMode::Require, ..Global::default() };
-    let config = TlsContexts::load(&global).expect("no files").servers.expect("asked for").config;
+    let config = ForServers::load(&global.server_tls()).expect("no files").config;
     // No library checks what a short key has signed (SECURITY.md).
     for (shown, is_reached) in [(&strong, false), (&weak, true), (&other, true)] {
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {

@@ -49,6 +49,7 @@ pub use crate::{
         http::{Exposition, MetricsPage},
         listen::{ListenError, refuse_second_process},
         measures::{Measures, PoolMeasures},
+        passwords::PasswordInfo,
         pooler::{ConsoleHandler, Exit, Pooler, StartError, StartOptions},
         recorder::Recording,
         rehearse::{Obstacle, obstacles},

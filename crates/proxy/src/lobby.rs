@@ -5,6 +5,7 @@
 //!
 //! * `control`: messages between Weir and a backend
 //! * `guests`: the clients of a lobby
+//! * `places`: the places of clients, which all lobbies share
 //! * `seatings`: the order in which they came, to give their descriptors to backends
 //! * `limits`: their time limits
 //! * `held`: the list for the next process, if this one is killed
@@ -21,11 +22,12 @@ mod control;
 mod guests;
 mod held;
 mod limits;
+mod places;
 mod seatings;
 mod service;
 mod stranded;
 
-pub(crate) use arrival::{Arrival, Reserved};
+pub(crate) use arrival::{Arrival, Arrived, Reserved};
 pub(crate) use control::{Unnamed, listen_for_streams};
 pub(crate) use held::{Entry, HeldList, Key};
 pub(crate) use service::{Predecessor, Service, Succession, open};

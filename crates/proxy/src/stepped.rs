@@ -41,7 +41,7 @@ impl Stepped {
     /// When no socket can be opened, or the system refuses descriptors.
     pub fn start(config: Config) -> Result<Self, StartError> {
         let listeners = listen::open_all(&config.global, Vec::new())?;
-        let tls = TlsContexts::load(&config.global)?;
+        let tls = TlsContexts::load(&config)?;
         let (handshakes, _) = Handshakes::new(1);
         let (requests, cold) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(

@@ -11,11 +11,12 @@
 mod library;
 mod numbers;
 
-pub use numbers::Numbers;
+pub use numbers::{FIRST_NUMBER, Numbers};
 
 use std::{
     io,
     os::fd::{AsRawFd as _, OwnedFd, RawFd},
+    sync::Arc,
 };
 
 use net::sys::{Epoll, shared_memory::SharedMemory, socket};
@@ -137,17 +138,20 @@ pub struct Kept {
 pub struct Room {
     view: View,
     set: Epoll,
-    numbers: Numbers,
+    /// Other lobbies may share them.
+    numbers: Arc<Numbers>,
     backends: u32,
     places: u32,
 }
 
 impl Room {
+    /// Makes a lobby with a place for each of the numbers.
+    ///
     /// # Errors
-    /// When the limit of open files leaves no room, or the system refuses.
-    pub fn new(backends: u32, places: u32) -> io::Result<Self> {
+    /// When the system refuses.
+    pub fn new(backends: u32, numbers: Arc<Numbers>) -> io::Result<Self> {
+        let places = numbers.count();
         let size = size(backends, places)?;
-        let numbers = Numbers::reserve(places)?;
         let memory = SharedMemory::new(c"weir-lobby", size)?;
         let view = View::format(memory, backends, places).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self::of(view, Epoll::new()?, numbers, backends, places))
@@ -160,7 +164,7 @@ impl Room {
     /// When this is no lobby of this size and layout, or the system refuses.
     pub fn open(
         [memory, set]: [OwnedFd; 2],
-        numbers: Numbers,
+        numbers: Arc<Numbers>,
         backends: u32,
         places: u32,
     ) -> io::Result<Self> {
@@ -169,7 +173,7 @@ impl Room {
         Ok(Self::of(view, Epoll::of(set), numbers, backends, places))
     }
 
-    fn of(mut view: View, set: Epoll, numbers: Numbers, backends: u32, places: u32) -> Self {
+    fn of(mut view: View, set: Epoll, numbers: Arc<Numbers>, backends: u32, places: u32) -> Self {
         view.use_descriptors(set.fd().as_raw_fd(), numbers.base(), numbers.blank());
         Self { view, set, numbers, backends, places }
     }
@@ -347,9 +351,10 @@ impl Room {
         library::lobby_arm_anew(&self.view, place);
     }
 
-    /// Frees a place whose client nobody knows, whatever its state is.
-    pub fn free(&self, place: u32) {
-        library::lobby_free(&self.view, place);
+    /// Frees a place whose client nobody knows, whatever its state is. Unless another lobby has its
+    /// number, the socket is closed.
+    pub fn free(&self, place: u32, has_number: bool) {
+        library::lobby_free(&self.view, place, has_number);
     }
 
     /// Closes the socket of a place whose client has left.

@@ -90,7 +90,7 @@ unsafe extern "C" {
     );
     pub(crate) safe fn lobby_leave(lobby: &Lobby, backend: u32);
     pub(crate) safe fn lobby_arm_anew(lobby: &Lobby, place: u32);
-    pub(crate) safe fn lobby_free(lobby: &Lobby, place: u32);
+    pub(crate) safe fn lobby_free(lobby: &Lobby, place: u32, has_number: bool);
     pub(crate) safe fn lobby_strand(lobby: &Lobby, place: u32) -> bool;
     pub(crate) safe fn lobby_activity(lobby: &Lobby, backend: u32) -> u32;
     pub(crate) safe fn lobby_lingers(lobby: &Lobby, backend: u32) -> bool;

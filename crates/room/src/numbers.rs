@@ -1,7 +1,8 @@
 //! Descriptors with fixed numbers. A client's socket has the same number in Weir and in every
 //! backend: epoll knows an entry by its file and its number, so each process can arm it.
 //!
-//! The numbers of a lobby are reserved when it is made. So no other file of Weir can get one.
+//! The numbers are reserved when the first lobby is made, so no other file of Weir can get one. Lobbies
+//! share them: at most one lobby has a client with a number at a time.
 
 use std::{
     io,
@@ -10,9 +11,10 @@ use std::{
 
 use net::sys::process;
 
-/// The first number of any lobby. PostgreSQL uses lower ones for its files
+/// The first number. PostgreSQL uses lower ones for its files
 /// (`max_files_per_process`).
-const FIRST: RawFd = 4096;
+const FIRST: RawFd = FIRST_NUMBER as RawFd;
+pub const FIRST_NUMBER: u64 = 4096;
 
 #[derive(Debug)]
 pub struct Numbers {
@@ -64,6 +66,10 @@ impl Numbers {
 
     pub fn base(&self) -> RawFd {
         self.base
+    }
+
+    pub fn count(&self) -> u32 {
+        self.reserved.len() as u32
     }
 
     pub fn of(&self, place: u32) -> RawFd {

@@ -4,15 +4,20 @@ use std::{
         fd::{AsFd as _, OwnedFd},
         unix::net::UnixStream,
     },
+    sync::Arc,
 };
 
 use super::{
-    Answer, Kept, Order, Recall, Room, State, Stranded, Word, c,
+    Answer, Kept, Numbers, Order, Recall, Room, State, Stranded, Word, c,
     library::backend::{
         backend_act, backend_answer, backend_read, backend_serve, lobby_claim, lobby_enter,
         lobby_return, words_len,
     },
 };
+
+fn make_room(backends: u32, places: u32) -> Room {
+    Room::new(backends, Arc::new(Numbers::reserve(places).unwrap())).unwrap()
+}
 
 /// Takes a client into a place. Returns the client's end.
 fn take(room: &Room, place: u32) -> UnixStream {
@@ -28,8 +33,20 @@ fn claim(room: &Room, line: u32, place: u32) {
 }
 
 #[test]
+fn lobbies_share_numbers() {
+    let numbers = Arc::new(Numbers::reserve(2).unwrap());
+    let rooms = [(); 2].map(|()| Room::new(1, Arc::clone(&numbers)).unwrap());
+    let mut clients = [take(&rooms[0], 0), take(&rooms[1], 1)];
+    assert_eq!(rooms[0].socket(0) + 1, rooms[1].socket(1));
+    assert!(rooms[0].vacate(0));
+    assert_eq!(clients[0].read(&mut [0]).unwrap(), 0, "its connection has ended");
+    clients[1].set_nonblocking(true).unwrap();
+    assert!(clients[1].read(&mut [0]).is_err(), "the other's has not");
+}
+
+#[test]
 fn a_word_has_its_parts() {
-    let room = Room::new(9, 2).unwrap();
+    let room = make_room(9, 2);
     let parts = |room: &Room| {
         let word = room.word(1);
         (word.state(), word.owner(), word.generation())
@@ -49,7 +66,7 @@ fn a_word_has_its_parts() {
 
 #[test]
 fn a_pinned_client_is_idle_between_its_transactions() {
-    let room = Room::new(2, 3).unwrap();
+    let room = make_room(2, 3);
     let _client = take(&room, 1);
     assert!(room.admit(1));
     claim(&room, 1, 1);
@@ -69,7 +86,7 @@ fn a_pinned_client_is_idle_between_its_transactions() {
 
 #[test]
 fn a_backend_that_has_left_has_come() {
-    let room = Room::new(2, 1).unwrap();
+    let room = make_room(2, 1);
     assert!(!room.has_come(1));
     lobby_enter(&room.view, 1, 4711, 0);
     room.leave(1);
@@ -80,7 +97,7 @@ fn a_backend_that_has_left_has_come() {
 
 #[test]
 fn an_order_and_its_answer_are_for_one_transaction() {
-    let room = Room::new(2, 3).unwrap();
+    let room = make_room(2, 3);
     let _client = take(&room, 1);
     assert_eq!(room.serving(1), None);
     assert!(room.admit(1));
@@ -98,7 +115,7 @@ fn an_order_and_its_answer_are_for_one_transaction() {
 
 #[test]
 fn last_words_that_are_too_long_are_left_out() {
-    let room = Room::new(1, 2).unwrap();
+    let room = make_room(1, 2);
     room.leave_words(1, b"SFATAL");
     assert_eq!(words_len(&room.view, 1), 6);
     room.leave_words(1, &[b'x'; c::LOBBY_WORDS as usize]);
@@ -107,7 +124,7 @@ fn last_words_that_are_too_long_are_left_out() {
 
 #[test]
 fn a_place_that_could_not_be_filled_is_free_again() {
-    let room = Room::new(1, 1).unwrap();
+    let room = make_room(1, 1);
     let long = vec![b'x'; c::LOBBY_WINDOW as usize];
     assert!(!Room::has_room_for(&long));
     let (near, _far) = UnixStream::pair().unwrap();
@@ -120,7 +137,7 @@ fn a_place_that_could_not_be_filled_is_free_again() {
 
 #[test]
 fn a_number_refers_to_the_client_of_its_place() {
-    let room = Room::new(1, 3).unwrap();
+    let room = make_room(1, 3);
     let (near, mut far) = UnixStream::pair().unwrap();
     assert!(!room.put(3, &near.as_fd().try_clone_to_owned().unwrap()));
     assert!(room.put(1, &near.into()));
@@ -133,7 +150,7 @@ fn a_number_refers_to_the_client_of_its_place() {
 
 #[test]
 fn a_client_that_ends_leaves_nothing_in_its_place() {
-    let room = Room::new(1, 2).unwrap();
+    let room = make_room(1, 2);
     let (near, mut far) = UnixStream::pair().unwrap();
     // A backend has a copy of the socket.
     let copy: OwnedFd = near.as_fd().try_clone_to_owned().unwrap();
@@ -148,7 +165,7 @@ fn a_client_that_ends_leaves_nothing_in_its_place() {
 
 #[test]
 fn a_message_about_an_earlier_client_returns_nobody() {
-    let room = Room::new(2, 1).unwrap();
+    let room = make_room(2, 1);
     let _client = take(&room, 0);
     assert!(room.admit(0));
     claim(&room, 1, 0);
@@ -160,7 +177,7 @@ fn a_message_about_an_earlier_client_returns_nobody() {
 
 #[test]
 fn another_process_opens_a_lobby_of_the_same_size() {
-    let room = Room::new(2, 3).unwrap();
+    let room = make_room(2, 3);
     let file = || room.view.memory().file().try_clone().unwrap();
     let _clients = [take(&room, 0), take(&room, 1)];
     assert!(room.admit(0) && room.admit(1));

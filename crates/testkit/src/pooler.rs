@@ -56,6 +56,8 @@ enum Source {
     Toml,
     /// `serve URL`: no file is read.
     Url(String),
+    /// `serve`: variables of the environment name the server.
+    Environment,
 }
 
 impl Setup {
@@ -256,7 +258,28 @@ impl Pooler {
     /// Starts it by `serve URL`, without a configuration file; the port is added to the URL.
     #[track_caller]
     pub fn serve(postgres: &Postgres, url: &str) -> Self {
-        Setup { source: Source::Url(url.to_owned()), ..Self::before(postgres) }.start()
+        Self::serve_in(postgres, url, &[])
+    }
+
+    /// Does the same with these variables.
+    #[track_caller]
+    pub fn serve_in(postgres: &Postgres, url: &str, variables: &[(&str, &str)]) -> Self {
+        let source = Source::Url(url.to_owned());
+        let mut setup = Setup { source, ..Self::before(postgres) };
+        for (name, value) in variables {
+            setup = setup.environment(name, value);
+        }
+        setup.start()
+    }
+
+    /// Starts it by `serve` with these variables, which name the server.
+    #[track_caller]
+    pub fn serve_environment(postgres: &Postgres, variables: &[(&str, &str)]) -> Self {
+        let mut setup = Setup { source: Source::Environment, ..Self::before(postgres) };
+        for (name, value) in variables {
+            setup = setup.environment(name, value);
+        }
+        setup.start()
     }
 
     /// Returns its TCP port on 127.0.0.1.
@@ -380,7 +403,7 @@ impl Pooler {
     pub fn configuration(&self) -> PathBuf {
         match self.setup.source {
             Source::Toml => self.folder.join("weir.toml"),
-            Source::Ini | Source::Url(_) => self.folder.join("pooler.ini"),
+            Source::Ini | Source::Url(_) | Source::Environment => self.folder.join("pooler.ini"),
         }
     }
 

@@ -131,6 +131,14 @@ impl Postgres {
         Self::start_as(version, &session_library(version))
     }
 
+    /// Makes and starts a cluster with these additional lines in its `postgresql.conf`. Its servers
+    /// load the library `weir` if `with_library` is true.
+    pub fn start_configured(with_library: bool, settings: &str) -> Self {
+        let library =
+            if with_library { session_library(Version::Installed) } else { String::new() };
+        Self::start_as(Version::Installed, &format!("{library}{settings}"))
+    }
+
     fn start_as(version: Version, settings: &str) -> Self {
         Self::start_at(version, settings, None)
     }
@@ -249,6 +257,17 @@ impl Postgres {
     #[track_caller]
     pub fn sql(&self, database: &str, sql: &str) -> Vec<Vec<Option<String>>> {
         self.superuser(database).rows(sql)
+    }
+
+    /// Waits until this standby has replayed all that `primary` has written by now.
+    #[track_caller]
+    pub fn wait_until_like(&self, primary: &Self) {
+        let written = primary.superuser("postgres").value("SELECT pg_current_wal_insert_lsn()");
+        let has_all = format!("SELECT pg_last_wal_replay_lsn() >= '{written}'");
+        let mut superuser = self.superuser("postgres");
+        eventually("the standby has replayed everything", Duration::from_secs(60), || {
+            (superuser.value(&has_all) == "t").then_some(())
+        });
     }
 
     /// Returns the process ids of the backends that serve `database`, except the asking one, in order.

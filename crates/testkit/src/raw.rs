@@ -11,7 +11,7 @@ mod stream;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -184,6 +184,11 @@ impl RawClient {
     /// Sets the longest wait for a message.
     pub fn set_timeout(&self, limit: Duration) {
         self.stream.set_read_timeout(limit).expect("a timeout above zero");
+    }
+
+    /// Returns this end's address; `None` for a unix socket.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.stream.local_address()
     }
 
     /// Tells the peer that nothing more will be sent.

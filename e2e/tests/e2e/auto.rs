@@ -209,6 +209,24 @@ fn session_state_pins_a_client_until_it_is_gone_core() {
     }
 }
 
+#[test]
+fn any_characters_are_carried() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(8);
+    let mut client = pooler.client(&database);
+    let all: String = (1..=126_u8).map(char::from).chain("äß€".chars()).collect();
+    client.rows(&format!("SELECT set_config('app.every', $every${all}$every$, false)"));
+    client.rows("PREPARE odd AS SELECT 'a;b=c\n\t', $1::text");
+    for _ in 0..3 {
+        let _held = switch(&pooler, &database);
+        assert_eq!(client.value("SELECT current_setting('app.every')"), all);
+        assert_eq!(client.value("EXECUTE odd('')"), "a;b=c\n\t");
+    }
+    assert!(pooler.admin("SHOW PINS").rows.is_empty(), "nothing keeps its server");
+}
+
 /// What is too large to be carried.
 #[test]
 fn a_session_with_more_than_is_carried_keeps_its_server() {

@@ -299,6 +299,65 @@ fn serve_tells_how_to_connect_and_whether_the_server_answers() {
 }
 
 #[test]
+fn serve_is_told_the_server_by_the_variables_of_a_container_core() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let (url, port) = (postgres.url(&database), postgres.port().to_string());
+    let by_parts = [
+        ("DB_HOST", "127.0.0.1"),
+        ("DB_PORT", &port),
+        ("DB_USER", Role::APP),
+        ("DB_PASSWORD", Role::APP_PASSWORD),
+        ("DB_NAME", &database),
+        ("POOL_MODE", "session"),
+        ("AUTH_TYPE", "any"),
+        ("WEIR_POOL_MOD", "auto"),
+    ];
+    for (variables, mode) in [(&[("DATABASE_URL", &*url)][..], "auto"), (&by_parts, "session")] {
+        let pooler = Pooler::serve_environment(postgres, variables);
+        let mut client = pooler.client(&database);
+        assert_eq!(client.value("SELECT current_user"), Role::APP);
+        assert!(pooler.login(Role::APP, &database, "wrong").is_err());
+        let console = pooler.login(Role::APP, "pgbouncer", Role::APP_PASSWORD);
+        let rows = console.expect("an admin").rows("SHOW CONFIG");
+        let shown = rows.iter().find(|row| row[0].as_deref() == Some("pool_mode"));
+        assert_eq!(shown.expect("a key")[1].as_deref(), Some(mode), "{variables:?}");
+        if mode == "session" {
+            pooler.log_contains("AUTH_TYPE has no effect");
+            pooler.log_contains("WEIR_POOL_MOD is not known (did you mean \"WEIR_POOL_MODE\"?)");
+        }
+    }
+}
+
+#[test]
+fn health_says_whether_a_pooler_accepts_connections() {
+    if !only_weir() {
+        return;
+    }
+    let pooler = Pooler::serve(Postgres::shared(), &Postgres::shared().url("postgres"));
+    let port = pooler.port().to_string();
+    let health = |host: &str, port: &str| weir(&["health", "-h", host, "-p", port]);
+    let answer = health("127.0.0.1", &port);
+    assert!(answer.status.success(), "{answer:?}");
+    assert_eq!(stdout(&answer), format!("127.0.0.1, port {port}: accepts connections\n"));
+    // It is neither a login nor a mistake. The log of a later client comes after all that was logged.
+    let _client = pooler.client("postgres");
+    pooler.log_contains("login attempt");
+    assert_eq!(pooler.log().matches("login attempt").count(), 1, "{}", pooler.log());
+    assert!(!pooler.log().contains("closing because"), "{}", pooler.log());
+    let closed = testkit::free_port().to_string();
+    let missing = testkit::open_folder("health").display().to_string();
+    for (host, port) in [("127.0.0.1", &closed), (&*missing, &port)] {
+        let answer = health(host, port);
+        assert_eq!(answer.status.code(), Some(1), "{answer:?}");
+        assert!(stderr(&answer).contains("cannot connect"), "{answer:?}");
+    }
+}
+
+#[test]
 fn serve_says_why_its_server_cannot_be_used() {
     if !only_weir() {
         return;

@@ -8,9 +8,12 @@ mod monitors;
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support;
-use testkit::{Message, Outcome, Pooler, RawClient, Role, frontend};
+use testkit::{Message, Outcome, Pooler, RawClient, Role, eventually, frontend};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[track_caller]
 fn refused(outcome: &Outcome) -> (&str, &str, &str) {
@@ -99,6 +102,34 @@ fn pools_clients_and_servers_show_who_does_what_core() {
     assert_eq!(server.only("remote_pid"), backend);
     assert_eq!(server.only("link"), held.only("ptr"));
     assert_eq!(server.only("ptr"), held.only("link"));
+}
+
+#[test]
+fn a_client_that_rests_in_its_transaction_waits_for_nothing() {
+    let (pooler, database) = support::pooler("transaction");
+    let client = |name| {
+        let mut client = RawClient::connect(pooler.port());
+        let startup = [("user", Role::APP), ("database", &*database), ("application_name", name)];
+        client.authenticate(&startup, "").expect("a login");
+        client.rows("BEGIN");
+        client
+    };
+    let (mut resting, mut running) = (client("resting"), client("running"));
+    resting.rows("SELECT pg_advisory_xact_lock(1)");
+    running.send(frontend::query("SELECT pg_advisory_xact_lock(1)"));
+    let wait = |command, name| {
+        let shown = pooler.admin(command).with("application_name", name).with("type", "C");
+        [shown.only("wait"), shown.only("wait_us")].map(|value| value.parse::<u32>().expect("one"))
+    };
+    for command in ["SHOW CLIENTS", "SHOW SOCKETS"] {
+        eventually("it waits for the lock", PATIENCE, || {
+            (wait(command, "running") > [0, 0]).then_some(())
+        });
+        assert_eq!(wait(command, "resting"), [0, 0], "{command}");
+    }
+    resting.rows("COMMIT");
+    running.read_to_ready();
+    assert_eq!(wait("SHOW CLIENTS", "running"), [0, 0]);
 }
 
 #[test]

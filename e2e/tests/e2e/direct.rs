@@ -11,6 +11,7 @@ mod leavers;
 mod limits;
 mod listen;
 mod listeners;
+mod many;
 mod memory;
 pub(crate) mod moments;
 mod names;
@@ -21,6 +22,7 @@ mod restart;
 mod roles;
 mod seats;
 pub(crate) mod shared;
+mod timings;
 
 use std::{
     path::PathBuf,

@@ -106,6 +106,54 @@ fn the_process_makes_room_by_closing_the_server_used_least_recently() {
     assert_eq!(warmer.value("SELECT pg_backend_pid()"), kept);
 }
 
+/// PostgreSQL has no room for the next server before the backend of the closed one has ended.
+#[test]
+fn a_server_is_opened_when_the_backend_of_the_evicted_one_has_ended() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, first, role) = setup();
+    let postgres = Postgres::shared();
+    let second = postgres.database();
+    postgres.sql("postgres", &format!("ALTER ROLE {} CONNECTION LIMIT 1", role.name));
+    let pooler = setup.database(&second, "").set("max_server_connections", 1).start();
+    for round in 0..100 {
+        for database in [&first, &second] {
+            let mut client = login(&pooler, &role, database);
+            let answer = client.query("SELECT 1");
+            assert!(answer.error.is_none(), "round {round}: {:?}", answer.error);
+        }
+    }
+}
+
+#[test]
+fn a_server_is_used_again_only_after_success() {
+    if !support::only_weir() {
+        return;
+    }
+    for mode in ["transaction", "auto"] {
+        let (setup, database) = support::setup(mode);
+        let pooler = setup.set("reuse_after_error", "never").set("default_pool_size", 1).start();
+        let mut client = pooler.client(&database);
+        let first = client.value("SELECT pg_backend_pid()");
+        assert_eq!(client.value("SELECT pg_backend_pid()"), first, "{mode}");
+        let texts = ["SELECT 1 / 0", "BEGIN; SELECT 1 / 0", "ROLLBACK"];
+        assert!(client.query(texts[0]).error.is_some(), "{mode}");
+        let second = client.value("SELECT pg_backend_pid()");
+        assert_ne!(second, first, "{mode}");
+        client.query(texts[1]);
+        client.rows(texts[2]);
+        let third = client.value("SELECT pg_backend_pid()");
+        assert_ne!(third, second, "{mode}");
+        client.rows("BEGIN; SAVEPOINT s");
+        client.query(texts[0]);
+        client.rows("ROLLBACK TO s");
+        client.rows("COMMIT");
+        assert_eq!(client.value("SELECT pg_backend_pid()"), third, "{mode}");
+        pooler.log_contains("client's last transaction failed (reuse_after_error)");
+    }
+}
+
 /// Two users and two databases use fewer servers than there are pools. All clients must be served,
 /// and the limit must hold at every moment.
 #[test]

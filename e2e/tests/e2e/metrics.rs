@@ -35,8 +35,9 @@ fn ask(port: u16, request: &str) -> Option<Answer> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
     Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
@@ -47,7 +48,7 @@ fn get(port: u16, path: &str) -> Option<Answer> {
 }
 
 #[track_caller]
-fn page(port: u16) -> String {
+pub(crate) fn page(port: u16) -> String {
     let answer = get(port, "/metrics").expect("an answer");
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.body

@@ -39,10 +39,16 @@ fn an_installation_has_all_its_files_and_spares_the_configuration_core() {
     assert!(unit.contains("/opt/weir/bin/weir /opt/etc/pgbouncer/pgbouncer.ini\n"), "{unit}");
     assert!(read("opt/weir/lib/systemd/system/weir.socket").contains("[Socket]"));
     assert!(read("opt/weir/share/man/man1/weir.1").contains(".SH SIGNALS"));
+    assert!(read("opt/weir/share/man/man5/weir.ini.5").contains("\n.B pool_mode\n"));
+    for completion in ["bash-completion/completions/weir", "zsh/site-functions/_weir"] {
+        assert!(read(&format!("opt/weir/share/{completion}")).contains("check-config"));
+    }
+    assert!(read("opt/etc/logrotate.d/weir").contains("postrotate"));
     assert!(read("opt/weir/share/weir/prometheus/weir.rules.yml").contains("alert: WeirDown"));
     assert!(read("opt/weir/share/weir/prometheus/weir-dashboard.json").contains("weir_clients"));
     let config = root.join("opt/etc/weir/weir.ini");
     assert!(read("opt/etc/weir/weir.ini").contains("auth_file = /opt/etc/weir/userlist.txt"));
+    support::run(Command::new(packaging("try-links")).arg(&root));
     let binary = root.join("opt/weir/bin/weir");
     assert!(support::run(Command::new(&binary).arg("-V")).contains("Weir"));
 
@@ -121,6 +127,7 @@ fn one_line_gives_a_debian_cluster_a_pooler() {
             "started with one line",
             "served a role with a password",
             "served a role with peer",
+            "said what is missing without the program",
             "removed, and dropped the cluster",
         ],
     );

@@ -2,6 +2,7 @@
 
 pub(crate) mod fairness;
 mod leaving;
+pub(crate) mod recycled;
 mod reloaded;
 
 use std::collections::BTreeSet;

@@ -37,6 +37,9 @@ fn furnished(nodes: Vec<Postgres>) -> Vec<Postgres> {
          GRANT CREATE ON SCHEMA public TO app;
          CREATE FUNCTION here() RETURNS int LANGUAGE internal STABLE AS 'inet_server_port'",
     );
+    for standby in &nodes[1..] {
+        standby.wait_until_like(&nodes[0]);
+    }
     nodes
 }
 

@@ -64,6 +64,61 @@ fn sigint_waits_until_the_servers_are_released_core() {
 }
 
 #[test]
+fn a_shutdown_says_for_which_clients_it_waits_and_what_ends_it_core() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("auto");
+    let mut pooler = setup.workers(2).start();
+    let mut pinned = pooler.client(&database);
+    pinned.rows("CREATE TEMPORARY TABLE mine (number int)");
+    // More than a line names. They begin later, so that the first stays the oldest.
+    let mut open: Vec<_> = (0..6).map(|_| pooler.client(&database)).collect();
+    for client in &mut open {
+        client.rows("BEGIN");
+    }
+    let idle = pooler.client(&database);
+    pooler.signal("INT");
+    let waits = |what: &str| {
+        let begin = format!("s, waiting for {what}: ");
+        pooler.log_contains(&begin);
+        let log = pooler.log();
+        log.lines().find(|line| line.contains(&begin)).expect("the line").to_owned()
+    };
+    let line = waits("7 servers");
+    let client = |client: &RawClient| {
+        format!("{database}/app@{}", client.local_address().expect("a TCP connection"))
+    };
+    for expected in [
+        format!("{} idle ", client(&pinned)),
+        " s, pinned by temporary object".to_owned(),
+        format!("{} idle in transaction ", client(&open[0])),
+        "; 2 more; a second SIGINT or SIGTERM, or SHUTDOWN on the console, ends Weir at once"
+            .to_owned(),
+    ] {
+        assert!(line.contains(&expected), "no {expected:?} in {line}");
+    }
+    assert!(!line.contains(&client(&idle)), "it has no server: {line}");
+    pooler.signal("INT");
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+    pooler.log_contains("got SIGINT while shutting down, fast exit");
+}
+
+#[test]
+fn a_shutdown_that_waits_for_clients_names_them() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database) = support::pooler("transaction");
+    let client = pooler.client(&database);
+    let address = client.local_address().expect("a TCP connection");
+    pooler.signal("TERM");
+    pooler.log_contains(&format!("s, waiting for 1 client: {database}/app@{address} idle "));
+    drop(client);
+    assert_eq!(pooler.wait_for_exit().code(), Some(0));
+}
+
+#[test]
 fn sigterm_waits_until_the_clients_have_gone_core() {
     if !support::only_weir() {
         return;

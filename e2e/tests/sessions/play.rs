@@ -84,7 +84,7 @@ fn play_once(stage: &mut Stage, script: &Script) -> Outcome {
         Err(what) => return failure(Kind::Script, what),
     };
     stage.reset(Side::Through);
-    let pooler = stage.pooler(script.setting);
+    let pooler = stage.pooler(script);
     let mut performance = Performance::new(stage, script, &pooler);
     for (number, (step, seen)) in script.steps.iter().zip(&seen).enumerate() {
         match performance.play(number, step, seen) {

@@ -219,6 +219,11 @@ pub(crate) struct Script {
 }
 
 impl Script {
+    /// Returns whether all sessions log in as the same role.
+    pub(crate) fn has_one_role(&self) -> bool {
+        self.sessions.windows(2).all(|pair| pair[0].login == pair[1].login)
+    }
+
     /// Leaves out the actions that change roles.
     pub(crate) fn leave_roles_alone(&mut self) {
         self.steps.retain(|step| match step.action {

@@ -10,7 +10,7 @@ use testkit::{
 };
 
 use crate::path::DataPath;
-use crate::script::{Event, Login, Setting, Start};
+use crate::script::{Event, Login, Script, Start};
 use crate::texts::OBJECTS;
 
 /// The time after which a step counts as hanging.
@@ -178,18 +178,8 @@ impl Stage {
 
     /// Waits until the standbys have replayed everything.
     fn wait_for_standbys(&self) {
-        let nodes = self.path.nodes();
-        if nodes.is_empty() {
-            return;
-        }
-        let position =
-            self.postgres.superuser("postgres").value("SELECT pg_current_wal_insert_lsn()");
-        for standby in &nodes[1..] {
-            let mut superuser = standby.superuser("postgres");
-            let has_all = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
-            let replayed =
-                poll_until(4 * PATIENCE, || (superuser.value(&has_all) == "t").then_some(()));
-            assert!(replayed.is_some(), "a standby does not replay");
+        for standby in self.path.nodes().iter().skip(1) {
+            standby.wait_until_like(self.postgres);
         }
     }
 
@@ -251,7 +241,8 @@ impl Stage {
         Ok(())
     }
 
-    pub(crate) fn pooler(&self, setting: Setting) -> Pooler {
+    pub(crate) fn pooler(&self, script: &Script) -> Pooler {
+        let setting = script.setting;
         let database = &self.databases[1];
         let size = match self.path {
             DataPath::Direct => DIRECT_POOL_SIZE,
@@ -279,9 +270,10 @@ impl Stage {
                 let names = ["a", "b", "c"].into_iter().zip(self.path.nodes());
                 let list = names.map(|(name, node)| format!("{name}=127.0.0.1:{}", node.port()));
                 let list = list.collect::<Vec<_>>().join(", ");
-                // A session must see the writes of the others: they are equal directly, too.
+                // A session must see the writes of the others, as it does directly.
                 let keys = format!(
-                    "cluster=main reads=standby read_after_write=user when_stale={} balance={}",
+                    "cluster=main reads=standby read_after_write={} when_stale={} balance={}",
+                    if script.has_one_role() { "user" } else { "strict" },
                     if setting.round_robin { "wait" } else { "primary" },
                     if setting.workers == 1 { "session" } else { "statement" },
                 );

@@ -227,7 +227,7 @@ call_weirs_side(Lobby *lobby, uint32_t backend, uint32_t place)
             break;
         case 8:
             lobby_arm_anew(lobby, place);
-            lobby_free(lobby, place);
+            lobby_free(lobby, place, draw(2) == 0);
             break;
         case 9:
             check(!lobby_strand(lobby, place) || place < lobby->places);

@@ -684,7 +684,7 @@ repair(Lobby *lobby, uint32_t place)
     } else if (state == LOBBY_FREE) {
         return false;
     } else if (listed[place] < 0) {
-        lobby_free(lobby, place);
+        lobby_free(lobby, place, true);
     } else if (state == LOBBY_ARMED) {
         lobby_arm_anew(lobby, place);
     } else if (owner >= 0 && is_gone[owner]) {

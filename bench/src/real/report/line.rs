@@ -6,18 +6,21 @@ use std::fmt::Write as _;
 use load::Histogram;
 use serde_json::{Value, json};
 
-use super::{Labels, Sample};
-use crate::real::SIDES;
+use crate::real::fact::Fact;
+use crate::real::rig::SIDES;
 use crate::real::row::{Beside, Row};
-use crate::real::scene::Fact;
+use crate::real::sample::Sample;
 use crate::stats::{median, range};
 
-/// The JSON keys, in the order of [`crate::real::SIDES`].
+/// The JSON keys, in the order of [`SIDES`].
 const KEYS: [&str; SIDES.len()] = ["direct", "pgbouncer", "weir", "direct_pool"];
 const DIRECT: usize = 0;
 const PGBOUNCER: usize = 1;
 const WEIR: usize = 2;
 const DIRECT_POOL: usize = 3;
+
+/// The names of the sides.
+pub(super) type Labels = [String; SIDES.len()];
 
 #[derive(Debug)]
 pub(super) struct Line {
@@ -177,10 +180,12 @@ impl Line {
     fn write_beside(&self, text: &mut String, labels: &Labels, few: Option<&Self>) {
         match self.row.beside {
             Beside::Nothing => {}
-            Beside::Direct { seed } => {
+            Beside::Direct { proposed } => {
                 for side in [PGBOUNCER, WEIR, DIRECT_POOL] {
-                    let what =
-                        format!("tps by direct ones ({seed:.2} in seed 001), {}", labels[side]);
+                    let what = format!(
+                        "tps by direct ones ({proposed:.2} in the proposal of 2019), {}",
+                        labels[side]
+                    );
                     self.write_ratio(text, &what, side, DIRECT);
                 }
             }
@@ -228,9 +233,9 @@ impl Line {
             "tps_ratio": median(&self.ratios(WEIR, PGBOUNCER)),
             "cpu_ratio": median(&self.cpu_ratios()),
         });
-        if let Beside::Direct { seed } = self.row.beside {
+        if let Beside::Direct { proposed } = self.row.beside {
             value["by_direct"] = json!({
-                "seed": seed,
+                "proposed": proposed,
                 "pgbouncer": median(&self.ratios(PGBOUNCER, DIRECT)),
                 "weir": median(&self.ratios(WEIR, DIRECT)),
                 "direct_pool": median(&self.ratios(DIRECT_POOL, DIRECT)),
@@ -273,9 +278,9 @@ pub(in crate::real) fn digits(figure: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::real::fact::Goal;
     use crate::real::generator::Figures;
     use crate::real::row::select;
-    use crate::real::scene::Goal;
 
     static GOOD: Fact = Fact { key: "good", title: "how good", goal: Some(Goal::AtLeast(0.5)) };
 
@@ -323,18 +328,20 @@ mod tests {
 
     #[test]
     fn the_ratio_to_direct_connections_is_shown_where_a_row_asks() {
-        let mut seed = line("seed001-10");
+        let mut proposed = line("proposal-10");
         let mut one = line("fleet-one");
         for (side, tps) in [(DIRECT, 200.0), (PGBOUNCER, 140.0), (WEIR, 160.0)] {
-            seed.add(side, 0, sample(tps, &[]));
+            proposed.add(side, 0, sample(tps, &[]));
             one.add(side, 0, sample(tps, &[(1e5 / tps) as u64]));
         }
-        let text = written(&seed);
+        let text = written(&proposed);
         assert!(
-            text.contains("tps by direct ones (0.78 in seed 001), Weir: 0.80, 0.80..0.80"),
+            text.contains(
+                "tps by direct ones (0.78 in the proposal of 2019), Weir: 0.80, 0.80..0.80"
+            ),
             "{text}"
         );
-        assert_eq!(seed.to_json(None)["by_direct"]["pgbouncer"], 0.7);
+        assert_eq!(proposed.to_json(None)["by_direct"]["pgbouncer"], 0.7);
         let text = written(&one);
         assert!(text.contains("p50 above direct, Weir: 0.125 ms, at most 0.040"), "{text}");
     }
@@ -346,7 +353,7 @@ mod tests {
             line.add(side, 0, sample(tps, &[]));
         }
         let text = written(&line);
-        let of = "tps by direct ones (0.78 in seed 001)";
+        let of = "tps by direct ones (0.78 in the proposal of 2019)";
         assert!(text.contains(&format!("{of}, Weir: 0.80,")), "{text}");
         assert!(text.contains(&format!("{of}, a direct pool: 1.25,")), "{text}");
         assert_eq!(line.to_json(None)["by_direct"]["direct_pool"], 1.25);

@@ -7,9 +7,10 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, Result};
 
-use super::{Actor, Fact, Goal, bound};
-use crate::real::generator::Place;
-use crate::real::report::Sample;
+use super::actor::Actor;
+use crate::real::fact::{Fact, Goal, bound};
+use crate::real::place::Place;
+use crate::real::sample::Sample;
 use crate::real::stage::Stage;
 
 static LONGEST: Fact = bound("longest_ms", "the longest wait, ms", Goal::AtMost(200.0));

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Actor, Fact, fact};
-use crate::real::cluster::program;
-use crate::real::generator::{Figures, Place, output};
-use crate::real::report::Sample;
+use super::actor::Actor;
+use crate::real::fact::{Fact, fact};
+use crate::real::generator::Figures;
+use crate::real::place::{Place, output, program};
+use crate::real::row::Way;
+use crate::real::sample::Sample;
 use crate::real::stage::Stage;
 use crate::run::Setting;
 
@@ -22,12 +24,6 @@ static CPU_PER_GB: Fact = fact("pooler_cpu_s_per_gb", "the pooler's CPU, s for a
 const TABLES: &str = "CREATE UNLOGGED TABLE IF NOT EXISTS copied AS \
      SELECT n, repeat(md5(n::text), 3) AS filler FROM generate_series(1, 1000000) AS n; \
      CREATE UNLOGGED TABLE IF NOT EXISTS landed (LIKE copied)";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::real) enum Way {
-    Out,
-    In,
-}
 
 impl Actor<'_> {
     /// Copies again and again for the length of a measurement. Each copy is a psql of its own; its

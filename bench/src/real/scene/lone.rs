@@ -3,10 +3,12 @@
 
 use anyhow::{Context, Result};
 
-use super::{Actor, EVENNESS, Fact, Goal, bound, fact, share_ms};
-use crate::real::generator::{Figures, Generator, Load, Place};
-use crate::real::report::Sample;
+use super::actor::{Actor, EVENNESS, share_ms};
+use crate::real::fact::{Fact, Goal, bound, fact};
+use crate::real::generator::{Figures, Generator, Load};
+use crate::real::place::Place;
 use crate::real::row::ONE;
+use crate::real::sample::Sample;
 use crate::real::stage::Stage;
 
 static P50: Fact = fact("lone_p50_ms", "the lone client's p50, ms");

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Actor, Fact, fact};
+use super::actor::Actor;
 use crate::process::page_table_bytes;
-use crate::real::generator::output;
-use crate::real::report::Sample;
+use crate::real::fact::{Fact, fact};
+use crate::real::place::output;
+use crate::real::sample::Sample;
 use crate::real::stage::Stage;
 
 static BACKENDS: Fact = fact("backends", "server processes");

@@ -6,11 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use testkit::{Postgres, poll_until};
 
-use super::Rig;
 use super::crowd::Crowd;
 use super::front::{Front, OnLoss, Side};
-use super::nodes::Nodes;
-use crate::real::scene::{Fact, Facts, Goal, bound, fact};
+use super::nodes::{Nodes, Rig};
+use crate::real::fact::{Fact, Facts, Goal, bound, fact};
 
 static ERRORS: Fact = bound("errors", "failed statements", Goal::AtMost(0.0));
 static WRITE_ERRORS: Fact = fact("errors", "failed statements");

@@ -8,12 +8,20 @@ use testkit::{Postgres, poll_until};
 
 use super::crowd::Number;
 use crate::process;
-use crate::real::RealOptions;
-use crate::real::generator::{Place, initialise};
+use crate::real::generator::initialise;
+use crate::real::place::Place;
+use crate::real::rig::RealOptions;
 use crate::run::Setting;
 
 const STANDBYS: usize = 2;
 const SETTLED_MAX: Duration = Duration::from_secs(60);
+
+/// The nodes and options of all rows.
+pub(super) struct Rig<'a> {
+    /// Nodes that no row changes.
+    pub(super) nodes: Nodes,
+    pub(super) options: &'a RealOptions,
+}
 
 /// The first one is the primary.
 pub(super) struct Nodes(pub(super) Vec<Postgres>);

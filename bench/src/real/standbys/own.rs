@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-use super::Rig;
 use super::front::{Front, OnLoss, Side};
-use super::nodes::Nodes;
+use super::nodes::{Nodes, Rig};
 use super::session::Session;
-use crate::real::scene::{Fact, Facts, Goal, bound, fact};
+use crate::real::fact::{Fact, Facts, Goal, bound, fact};
 
 const CLIENTS: u32 = 8;
 /// Sessions of each client, one after the other. Pgpool-II chooses the node of a session at its

@@ -11,7 +11,7 @@ use testkit::poll_until;
 
 use super::nodes::Nodes;
 use crate::process;
-use crate::real::generator::output;
+use crate::real::place::output;
 
 const PROGRAM: &str = "/usr/sbin/pgpool";
 const STOP_MAX: Duration = Duration::from_secs(5);

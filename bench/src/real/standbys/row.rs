@@ -5,9 +5,10 @@ use std::fmt;
 use anyhow::Result;
 
 use super::front::{SIDES, Side};
-use super::{Rig, fault, own, select};
+use super::nodes::Rig;
+use super::{fault, own, select};
 use crate::named::{self, Named};
-use crate::real::scene::{Fact, Facts, Goal};
+use crate::real::fact::{Fact, Facts, Goal};
 
 pub(in crate::real) struct Row {
     pub(super) name: &'static str,

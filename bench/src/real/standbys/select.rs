@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result};
 
-use super::Rig;
 use super::front::{Front, OnLoss, Side};
-use crate::real::generator::{Generator, Load, Place};
-use crate::real::scene::{Fact, Facts, fact};
+use super::nodes::Rig;
+use crate::real::fact::{Fact, Facts, fact};
+use crate::real::generator::{Generator, Load};
+use crate::real::place::Place;
 
 const CLIENTS: usize = 8;
 

@@ -1,16 +1,13 @@
 //! The tables of the rows with a cluster, and the JSON with every measurement.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::front::{SIDES, Side};
 use super::row::{Ratio, Row};
+use crate::real::fact::{Fact, Facts};
 use crate::real::report::{digits, ratio_and_range};
-use crate::real::scene::{Fact, Facts};
 use crate::stats::median;
 
 pub(super) struct Table {
@@ -59,17 +56,12 @@ impl Table {
         text
     }
 
-    pub(super) fn write_json(&self, path: &Path) -> Result<()> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let document = json!({
+    pub(super) fn to_json(&self) -> Value {
+        json!({
             "how": self.head,
             "sides": self.labels,
             "rows": self.lines.iter().map(Line::to_json).collect::<Value>(),
-        });
-        let text = serde_json::to_string_pretty(&document)?;
-        fs::write(path, text).with_context(|| path.display().to_string())
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use wire::{Header, backend};
 
 use super::session::{Session, Stop};
-use crate::command::Command;
+use crate::command::{self, Command};
 use crate::message::Extended;
 use crate::reply::{self, Formats};
 
@@ -25,7 +25,7 @@ pub(super) struct Prepared {
     pub(super) skips: bool,
 }
 
-/// `None` is the empty query, which drivers send to test the connection.
+/// `None` is the empty query.
 type Statement = Option<Command>;
 
 #[derive(Debug)]
@@ -96,10 +96,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             // As in PostgreSQL, an invalid new statement removes the old one, too.
             self.prepared.statements.remove(&name);
         }
-        if has_parameters || names_parameters(text) {
+        if has_parameters || (!command::is_empty(text) && names_parameters(text)) {
             return Err(self.refuse("commands of the admin console have no parameters"));
         }
-        let statement = if is_empty(text) { None } else { Some(self.command(text)?) };
+        let statement = self.command(text)?;
         let statements = &self.prepared.statements;
         if statements.contains_key(&name) {
             return Err(self.refuse_as("42P05", "prepared statement", &name, "already exists"));
@@ -211,10 +211,6 @@ fn describe(out: &mut Vec<u8>, statement: &Statement, formats: &Formats) {
         Some(heads) => reply::columns(out, &heads, formats),
         None => backend::no_data(out),
     }
-}
-
-fn is_empty(text: &[u8]) -> bool {
-    text.iter().all(|byte| byte.is_ascii_whitespace() || *byte == b';')
 }
 
 /// Is there a parameter such as `$1`? No command has a dollar sign outside quotes.

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use wire::sqlstate;
+use wire::{backend, sqlstate};
 
 use super::extended::Prepared;
 use super::{Console, Signals};
@@ -159,15 +159,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     /// Carries out a query, without its ReadyForQuery.
     async fn query(&mut self, text: &[u8]) -> Result<(), Stop> {
-        let command = self.command(text)?;
+        let Some(command) = self.command(text)? else {
+            backend::empty_query(&mut self.out);
+            return Ok(());
+        };
         if let Some(heads) = command.heads() {
             reply::columns(&mut self.out, &heads, &Formats::default());
         }
         self.execute(command, &Formats::default()).await
     }
 
-    /// Returns the command of a text, if the user is allowed to run it.
-    pub(super) fn command(&mut self, text: &[u8]) -> Result<Command, Stop> {
+    /// Returns the command of a text, if the user is allowed to run it; `None` for the empty query,
+    /// by which drivers test a connection.
+    pub(super) fn command(&mut self, text: &[u8]) -> Result<Option<Command>, Stop> {
+        if command::is_empty(text) {
+            return Ok(None);
+        }
         let columns = self.console.control.console_columns();
         let command = Command::parse(text, columns).map_err(|invalid| match invalid {
             Invalid::Arguments => self.refuse("bad arguments"),
@@ -180,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         if command.needs_admin() && !self.admin {
             return Err(self.refuse("admin access needed"));
         }
-        Ok(command)
+        Ok(Some(command))
     }
 
     /// Appends the reply of a command, without the columns of its result.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Answer, escaped};
+use crate::svg::{Anchor, Drawing};
 
 /// Pools that have a plot.
 const PLOTS_MAX: usize = 8;
@@ -21,6 +22,9 @@ const LINES: [(&str, &str, &[&str]); 4] = [
     ("servers", "#999", &["active", "in_transaction", "kept", "idle", "opening"]),
 ];
 const ERRORS: &str = "#c0c";
+const TEXT: &str = "#000";
+/// The style of a marked event.
+const DASHED: &str = " stroke-width=\"2\" stroke-dasharray=\"4 2\"";
 /// The events that have a line of their own in each plot.
 const MARKED: [(&str, &str); 8] = [
     ("start", "#080"),
@@ -130,45 +134,25 @@ fn drawing(axis: Axis, points: &Points, marks: &[(i64, &str, String)]) -> String
     let most = points.values().flat_map(|(heights, _)| heights).max().copied().unwrap_or(0).max(1);
     let errors_most = points.values().map(|(_, errors)| *errors).max().unwrap_or(0).max(1);
     let height = |value: u64, most: u64| HEIGHT - value as f64 / most as f64 * (HEIGHT - 10.0);
-    let mut svg =
-        format!("<svg viewBox=\"0 0 {WIDTH} {}\" width=\"{WIDTH}\" role=\"img\">", HEIGHT + 14.0);
+    let mut svg = Drawing::new(WIDTH, HEIGHT + 14.0);
     for (age, (_, errors)) in points.iter().filter(|(_, (_, errors))| *errors > 0) {
         let (x, y) = (axis.x(*age), height(*errors, 2 * errors_most));
-        let _ = write!(
-            svg,
-            "<line x1=\"{x}\" x2=\"{x}\" y1=\"{HEIGHT}\" y2=\"{y:.1}\" stroke=\"{ERRORS}\">\
-             <title>{errors} errors</title></line>"
-        );
+        svg.upright(x, (HEIGHT, y), ERRORS, "", &format!("{errors} errors"));
     }
     for (at, (name, color, _)) in LINES.iter().enumerate() {
-        let mut path = String::new();
-        for age in axis.ages() {
-            let value = points.get(&age).map_or(0, |(heights, _)| heights[at]);
-            let _ = write!(path, "{},{:.1} ", axis.x(age), height(value, most));
-        }
-        let _ = write!(
-            svg,
-            "<polyline fill=\"none\" stroke=\"{color}\" points=\"{}\"><title>{name}</title></polyline>",
-            path.trim_end()
-        );
+        let value = |age| points.get(&age).map_or(0, |(heights, _)| heights[at]);
+        let line = axis.ages().map(|age| (axis.x(age) as f64, height(value(age), most)));
+        svg.path(name, color, line);
     }
     for (age, color, text) in marks.iter().filter(|(age, _, _)| axis.x(*age) >= 0) {
         let x = axis.x((*age).max(0));
-        let _ = write!(
-            svg,
-            "<line x1=\"{x}\" x2=\"{x}\" y1=\"0\" y2=\"{HEIGHT}\" stroke=\"{color}\" \
-             stroke-width=\"2\" stroke-dasharray=\"4 2\"><title>{}</title></line>",
-            escaped(text)
-        );
+        svg.upright(x, (0.0, HEIGHT), color, DASHED, text);
     }
     let bottom = HEIGHT + 11.0;
-    let _ = writeln!(
-        svg,
-        "<text x=\"2\" y=\"10\">{most}</text><text x=\"2\" y=\"{bottom}\">{} s before</text>\
-         <text x=\"{WIDTH}\" y=\"{bottom}\" text-anchor=\"end\">the last second</text></svg>",
-        axis.span
-    );
-    svg
+    svg.label(2, 10.0, Anchor::Start, TEXT, &most.to_string());
+    svg.label(2, bottom, Anchor::Start, TEXT, &format!("{} s before", axis.span));
+    svg.label(WIDTH, bottom, Anchor::End, TEXT, "the last second");
+    svg.finish()
 }
 
 #[cfg(test)]

@@ -1,50 +1,49 @@
 //! The text formats of a page: Prometheus' and OpenMetrics.
 
-use std::{borrow::Cow, fmt::Write};
+use std::fmt::Write;
 
-use super::{Kind, Value};
+use super::{Kind, Label, Page, Value};
 
 // Writing to a String cannot fail, so the results of `write!` are dropped throughout.
 
-/// The form of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exposition {
-    /// Prometheus' text format, version 0.0.4.
-    Text,
-    /// OpenMetrics, version 1.0.0.
+/// A text format.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextForm {
+    Prometheus,
     OpenMetrics,
 }
 
-/// A page as it is written.
-pub(super) struct Page {
-    form: Exposition,
+/// A page of lines.
+pub(super) struct Lines {
+    form: TextForm,
     text: String,
 }
 
-impl Page {
-    pub(super) fn new(form: Exposition) -> Self {
+impl Lines {
+    pub(super) fn new(form: TextForm) -> Self {
         Self { form, text: String::new() }
     }
+}
 
-    /// The samples of this measure follow.
-    pub(super) fn begin(&mut self, name: &str, kind: Kind, help: &str) {
+impl Page for Lines {
+    fn begin(&mut self, name: &str, kind: Kind, help: &str) {
         // In OpenMetrics the kind's own ending belongs to the samples.
         let name = match (self.form, kind) {
-            (Exposition::OpenMetrics, Kind::Counter) => name.trim_end_matches("_total"),
-            (Exposition::OpenMetrics, Kind::Info) => name.trim_end_matches("_info"),
-            (Exposition::OpenMetrics, Kind::Gauge | Kind::Histogram) | (Exposition::Text, _) => {
+            (TextForm::OpenMetrics, Kind::Counter) => name.trim_end_matches("_total"),
+            (TextForm::OpenMetrics, Kind::Info) => name.trim_end_matches("_info"),
+            (TextForm::OpenMetrics, Kind::Gauge | Kind::Histogram) | (TextForm::Prometheus, _) => {
                 name
             }
         };
         let kind = match (self.form, kind) {
-            (Exposition::Text, Kind::Info) => "gauge",
+            (TextForm::Prometheus, Kind::Info) => "gauge",
             _ => kind.word(),
         };
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// `labels` are as [`labels`] makes them.
-    pub(super) fn sample(&mut self, name: &str, labels: &str, value: Value<'_>) {
+    fn sample(&mut self, name: &str, labels: &[Label<'_>], value: Value<'_>) {
+        let labels = &*text_of(labels);
         let in_braces = |labels: &str| match labels {
             "" => String::new(),
             labels => format!("{{{labels}}}"),
@@ -57,8 +56,8 @@ impl Page {
             }
             Value::Durations(histogram, sum) => {
                 let comma = if labels.is_empty() { "" } else { "," };
-                for (bound, count) in histogram.below() {
-                    let bound = seconds(bound);
+                for (bound, count) in histogram.up_to() {
+                    let bound = le(bound);
                     let _ =
                         writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}");
                 }
@@ -69,16 +68,16 @@ impl Page {
         };
     }
 
-    pub(super) fn end(mut self) -> String {
-        if self.form == Exposition::OpenMetrics {
+    fn end(mut self: Box<Self>) -> Vec<u8> {
+        if self.form == TextForm::OpenMetrics {
             self.text.push_str("# EOF\n");
         }
-        self.text
+        self.text.into_bytes()
     }
 }
 
 /// The labels of a sample, without braces.
-pub(super) fn labels<'a>(labels: impl Iterator<Item = (&'static str, Cow<'a, str>)>) -> String {
+fn text_of(labels: &[Label<'_>]) -> String {
     let mut text = String::new();
     for (name, value) in labels {
         let comma = if text.is_empty() { "" } else { "," };
@@ -96,6 +95,15 @@ pub(super) fn labels<'a>(labels: impl Iterator<Item = (&'static str, Cow<'a, str
     text
 }
 
+/// Returns a bound as Prometheus writes it, so that a label is the same from each form of page.
+fn le(seconds: f64) -> String {
+    if seconds >= 1e-4 {
+        format!("{seconds:?}")
+    } else {
+        format!("{seconds:e}").replace("e-", "e-0")
+    }
+}
+
 fn seconds(micros: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
@@ -106,27 +114,27 @@ mod tests {
 
     use super::*;
 
-    fn page(form: Exposition, write: impl Fn(&mut Page)) -> String {
-        let mut page = Page::new(form);
+    fn page(form: TextForm, write: impl Fn(&mut Lines)) -> String {
+        let mut page = Box::new(Lines::new(form));
         write(&mut page);
-        page.end()
+        String::from_utf8(page.end()).expect("a text")
     }
 
     #[test]
     fn openmetrics_takes_the_ending_from_the_name_of_the_family() {
-        let write = |page: &mut Page| {
+        let write = |page: &mut Lines| {
             page.begin("x_total", Kind::Counter, "Help.");
-            page.sample("x_total", "", Value::Number(7));
+            page.sample("x_total", &[], Value::Number(7));
             page.begin("y_info", Kind::Info, "Help.");
-            page.sample("y_info", "a=\"b\"", Value::Number(1));
+            page.sample("y_info", &[("a", "b".into())], Value::Number(1));
         };
         assert_eq!(
-            page(Exposition::Text, write),
+            page(TextForm::Prometheus, write),
             "# HELP x_total Help.\n# TYPE x_total counter\nx_total 7\n\
              # HELP y_info Help.\n# TYPE y_info gauge\ny_info{a=\"b\"} 1\n"
         );
         assert_eq!(
-            page(Exposition::OpenMetrics, write),
+            page(TextForm::OpenMetrics, write),
             "# HELP x Help.\n# TYPE x counter\nx_total 7\n\
              # HELP y Help.\n# TYPE y info\ny_info{a=\"b\"} 1\n# EOF\n"
         );
@@ -138,13 +146,13 @@ mod tests {
         for micros in [1, 100, 40_000_000] {
             histogram.record(micros);
         }
-        let text = page(Exposition::Text, |page| {
-            page.sample("x", "a=\"b\"", Value::Durations(&histogram, 40_000_101));
+        let text = page(TextForm::Prometheus, |page| {
+            page.sample("x", &[("a", "b".into())], Value::Durations(&histogram, 40_000_101));
         });
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "x_bucket{a=\"b\",le=\"0.000064\"} 1");
-        assert_eq!(lines[1], "x_bucket{a=\"b\",le=\"0.000128\"} 2");
-        assert_eq!(lines[19], "x_bucket{a=\"b\",le=\"33.554432\"} 2");
+        assert_eq!(lines[0], "x_bucket{a=\"b\",le=\"6.103515625e-05\"} 1");
+        assert_eq!(lines[1], "x_bucket{a=\"b\",le=\"0.0001220703125\"} 2");
+        assert_eq!(lines[19], "x_bucket{a=\"b\",le=\"32.0\"} 2");
         assert_eq!(
             lines[20..],
             ["x_bucket{a=\"b\",le=\"+Inf\"} 3", "x_sum{a=\"b\"} 40.000101", "x_count{a=\"b\"} 3"]
@@ -154,7 +162,7 @@ mod tests {
     #[test]
     fn hostile_names_stay_within_their_label() {
         let hostile = "a\"} 1\nb\\";
-        let text = labels([("database", hostile.into()), ("user", "u".into())].into_iter());
+        let text = text_of(&[("database", hostile.into()), ("user", "u".into())]);
         assert_eq!(text, r#"database="a\"} 1\nb\\",user="u""#);
     }
 }

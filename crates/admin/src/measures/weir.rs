@@ -3,22 +3,25 @@
 use engine::figures::PoolFigures;
 
 use super::{
-    Board, CertificateEnd, Count, Group, Kind, Measure, Measured, PoolMeasures, Value, counter,
-    gauge, histogram,
+    Board, CertificateEnd, Count, Group, Kind, LabelOf, Measure, Measured, PasswordRow,
+    PoolMeasures, Value, counter, gauge, histogram,
 };
 use crate::show::databases::DatabaseLine;
 use crate::snapshot::{ClusterRow, RouteRow};
 
-pub(super) static GROUPS: [&dyn Measured; 9] = [
+pub(super) static GROUPS: [&dyn Measured; 12] = [
     &BUILD,
     &PROCESS,
     &CLIENT_ERRORS,
     &SERVER_FAILURES,
+    &SERVER_CLOSES,
     &CERTIFICATES,
+    &PASSWORDS,
     &CLUSTERS,
     &ROUTES,
     &DATABASES,
     &POOLS,
+    &TIMES,
 ];
 
 static BUILD: Group<Board> = Group {
@@ -138,6 +141,22 @@ static SERVER_FAILURES: Group<Count> = Group {
     rows: |board| board.server_failures.iter().collect(),
 };
 
+static SERVER_CLOSES: Group<Count> = Group {
+    title: "Closed servers",
+    about: "Servers that were logged in, by the reason for closing them. `lifetime`: \
+            server_lifetime; `idle`: server_idle_timeout; `uses`: server_max_uses; `memory`: \
+            server_max_memory; `surplus`: the pool has become smaller; `evicted`: another pool \
+            needed the place; `failure`: an error of the server or of its client; `other`: all other \
+            reasons.",
+    labels: &[("reason", |own| own.reason.into())],
+    measures: &[counter(
+        "weir_server_closes_total",
+        |own| own.count.into(),
+        "Logged-in servers that were closed.",
+    )],
+    rows: |board| board.server_closes.iter().collect(),
+};
+
 static CERTIFICATES: Group<CertificateEnd> = Group {
     title: "Certificates",
     about: "The certificates that Weir shows. `key` is the key with the name of the file.",
@@ -148,6 +167,25 @@ static CERTIFICATES: Group<CertificateEnd> = Group {
         "When the certificate expires, in seconds since 1970. Subtract time() for the time left.",
     )],
     rows: |board| board.certificates.iter().collect(),
+};
+
+static PASSWORDS: Group<PasswordRow> = Group {
+    title: "Short-lived passwords",
+    about: "The databases with a `password_command`.",
+    labels: &[("database", |row| row.database.as_str().into())],
+    measures: &[
+        gauge(
+            "weir_password_remaining_seconds",
+            |row| Value::Seconds(row.remaining),
+            "How long the password is still valid; 0 if it has ended, or there is none yet.",
+        ),
+        counter(
+            "weir_password_command_failures_total",
+            |row| row.failures.into(),
+            "Runs of the program that failed. Logins go on with the last password.",
+        ),
+    ],
+    rows: |board| board.measures.passwords.iter().collect(),
 };
 
 static CLUSTERS: Group<ClusterRow> = Group {
@@ -233,11 +271,14 @@ static DATABASES: Group<DatabaseLine> = Group {
     rows: |board| board.databases.iter().collect(),
 };
 
+const POOL_LABELS: [(&str, LabelOf<PoolMeasures>); 2] =
+    [("database", |pool| (&pool.database).into()), ("user", |pool| (&pool.user).into())];
+
 static POOLS: Group<PoolMeasures> = Group {
     title: "Pools",
     about: "The pools of SHOW POOLS. `database` is the name that clients ask for, `user` the user that the \
             servers are logged in as.",
-    labels: &[("database", |pool| (&pool.database).into()), ("user", |pool| (&pool.user).into())],
+    labels: &POOL_LABELS,
     measures: &[
         gauge(
             "weir_pool_active_clients",
@@ -350,6 +391,16 @@ static POOLS: Group<PoolMeasures> = Group {
             "Statements prepared on servers.",
         ),
         counter("weir_pool_binds_total", |pool| pool.figures.stats.binds.into(), "Bind messages."),
+    ],
+    rows: |board| board.measures.pools.iter().collect(),
+};
+
+static TIMES: Group<PoolMeasures> = Group {
+    title: "Times of pools",
+    about: "The histograms of each pool. With `metrics_histograms = total` all pools are added up, \
+            and there are no labels.",
+    labels: &POOL_LABELS,
+    measures: &[
         histogram(
             "weir_pool_wait_seconds",
             |pool| {
@@ -383,5 +434,5 @@ static POOLS: Group<PoolMeasures> = Group {
             "Time to connect and log in to a server.",
         ),
     ],
-    rows: |board| board.measures.pools.iter().collect(),
+    rows: Board::times,
 };

@@ -1,10 +1,14 @@
 //! SHOW CLIENTS and SHOW SERVERS, which have the same columns except those about pins. `sockets.rs`
 //! uses the columns, too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+use engine::Activity;
 
 use super::{Cell, Column, Table, View, int4, joined, pins, split_micros, text, waits};
-use crate::snapshot::{Address, ClientState, Connection, Doing, Pin, ServerState};
+use crate::snapshot::{
+    Address, ClientRow, ClientState, Connection, Doing, Pin, ServerRow, ServerState,
+};
 
 pub(super) static CLIENTS: Table<Line> = Table {
     name: "CLIENTS",
@@ -71,8 +75,9 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
     int4(
         "wait",
         |line| split_micros(line.connection.wait).0.into(),
-        "Seconds since its current request arrived. A cancel request: seconds that it has waited \
-         for a connection.",
+        "Seconds since its current request arrived; 0 if it has none, as in a transaction at rest. \
+         A cancel request: seconds that it has waited for a connection. A client of the console: \
+         seconds since its last request.",
     ),
     int4(
         "wait_us",
@@ -139,11 +144,12 @@ pub(super) struct Line {
 
 fn clients(view: View) -> Vec<Line> {
     let local_time = view.snapshot.local_time;
+    let clients = without_waits_of_resting(view.snapshot.clients, &view.snapshot.servers);
     let servers = view.snapshot.servers.into_iter();
     let linked_servers = servers.filter(|server| server.connection.link != 0);
     let mut held: HashMap<u64, (Option<Pin>, Option<Doing>)> =
         linked_servers.map(|own| (own.connection.link, (own.pin, own.doing))).collect();
-    let all = view.snapshot.clients.into_iter().chain(view.consoles);
+    let all = clients.chain(view.consoles);
     let lines = all.filter_map(|client| {
         let (rank, state) = match client.state {
             ClientState::Login => return None,
@@ -177,6 +183,25 @@ fn servers(view: View) -> Vec<Line> {
         Line { kind: "S", rank, state, local_time, connection, pin: None, doing }
     });
     sorted(lines)
+}
+
+/// Returns the clients. Those that have a server and no request under way wait for nothing.
+pub(super) fn without_waits_of_resting(
+    clients: Vec<ClientRow>,
+    servers: &[ServerRow],
+) -> impl Iterator<Item = ClientRow> + use<> {
+    let rests = |doing: Doing| doing.activity != Activity::Active;
+    let resting: HashSet<u64> = servers
+        .iter()
+        .filter(|server| server.doing.is_some_and(rests))
+        .map(|server| server.connection.link)
+        .collect();
+    clients.into_iter().map(move |mut client| {
+        if client.state == ClientState::Active && resting.contains(&client.connection.fd) {
+            client.connection.wait = 0;
+        }
+        client
+    })
 }
 
 pub(super) fn sorted(lines: impl Iterator<Item = Line>) -> Vec<Line> {

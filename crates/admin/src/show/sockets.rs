@@ -1,6 +1,6 @@
 //! SHOW SOCKETS and SHOW ACTIVE_SOCKETS: clients and servers with their buffered bytes.
 
-use super::connections::{COLUMNS as CONNECTION, Line, sorted};
+use super::connections::{COLUMNS as CONNECTION, Line, sorted, without_waits_of_resting};
 use super::{Column, Table, View, int4, joined};
 use crate::snapshot::{Buffers, ClientState, ServerState};
 
@@ -58,7 +58,8 @@ fn active(view: View) -> Vec<Line> {
 /// Clients that are logging in have no pool yet and come last.
 fn sockets(view: View) -> Vec<Line> {
     let local_time = view.snapshot.local_time;
-    let clients = view.snapshot.clients.into_iter().chain(view.consoles).filter_map(|client| {
+    let clients = without_waits_of_resting(view.snapshot.clients, &view.snapshot.servers);
+    let clients = clients.chain(view.consoles).filter_map(|client| {
         let (rank, state) = match client.state {
             ClientState::Active | ClientState::Idle => (0, "cl_active"),
             ClientState::Waiting => (1, "cl_waiting"),

@@ -13,7 +13,7 @@ use crate::snapshot::{ClientState, Connection, Doing, Pin};
 pub(super) const ACTIVITY: [Column<connections::Line>; 2] = [
     own(text(
         "activity",
-        |line| line.doing.map(|doing| doing.activity).into(),
+        |line| line.doing.map(|doing| doing.activity.words()).into(),
         "The client's use of its server, as `state` in `pg_stat_activity`. The values are \
          `active`, `idle in transaction`, `idle in transaction (aborted)` and `idle`. `idle`: the \
          client keeps the server without a transaction. NULL: the client has no server.",
@@ -66,7 +66,10 @@ pub(super) static WAITS: Table<Line> = Table {
         ),
         text(
             "activity",
-            |line| line.held().and_then(|held| held.doing).map(|doing| doing.activity).into(),
+            |line| {
+                let doing = line.held().and_then(|held| held.doing);
+                doing.map(|doing| doing.activity.words()).into()
+            },
             "As in SHOW SERVERS.",
         ),
         int8(

@@ -11,9 +11,10 @@ use admin::{
     Snapshot, WorkerRow,
 };
 use config::{Config, ConsoleColumns, PoolMode};
+use engine::Activity;
 use engine::averages::Averages;
 use engine::facts::Facts;
-use engine::ids::PoolId;
+use engine::ids::{Identity, PoolId};
 use engine::journal::{EventKind, Journal};
 use engine::pulse::Pulse;
 use engine::recorder::{Recorder as Flight, Sample};
@@ -22,6 +23,7 @@ use engine::routing::Place;
 use engine::settings::PoolKey;
 use engine::stats::Stats;
 use engine::switches::Switches;
+use engine::timings::{Choice, Connection as Timed};
 use engine::transactions::Transaction;
 use engine::values::Values;
 use engine::vars::{CLIENT_ENCODING, STANDARD_CONFORMING_STRINGS, Vars};
@@ -130,7 +132,7 @@ fn servers() -> Vec<ServerRow> {
         age: 61,
         fingerprint: 0xabc,
     });
-    linked.doing = Some(Doing { activity: "idle in transaction", age: 118_000_000 });
+    linked.doing = Some(Doing { activity: Activity::IdleInTransaction, age: 118_000_000 });
     linked.connection.close_needed = true;
     linked.connection.facts.reports_state = Some(true);
     let mut opening = server(0x22, ServerState::Login, 1, "app");
@@ -366,6 +368,40 @@ pub(crate) fn recording() -> Recording {
         tracks: recorder.tracks().cloned().collect(),
         events: journal.entries(3_000_000),
         transactions: vec![(key.clone(), transaction(1, 900)), (key, transaction(2, 4_000_000))],
+        connections: vec![served(), handed_over()],
+    }
+}
+
+/// A connection of a client that has got a new server and an answer.
+fn served() -> Timed {
+    Timed {
+        client: 7,
+        identity: Arc::new(Identity { database: "shop".into(), user: "app".into() }),
+        accepted_at: 1_000_000,
+        startup_at: 1_000_100,
+        authenticated_at: 1_000_200,
+        welcomed_at: 1_000_300,
+        queued_at: 1_001_000,
+        linked_at: 1_002_000,
+        applied_at: 1_002_000,
+        sent_at: 1_002_500,
+        first_byte_at: 1_003_000,
+        done_at: 2_000_000,
+        choice: Choice::New,
+    }
+}
+
+/// A connection of a client of a direct pool.
+fn handed_over() -> Timed {
+    Timed {
+        client: 8,
+        queued_at: 0,
+        linked_at: 0,
+        applied_at: 0,
+        sent_at: 0,
+        first_byte_at: 0,
+        choice: Choice::Direct,
+        ..served()
     }
 }
 
@@ -397,6 +433,10 @@ impl Control for Recorder {
 
     fn snapshot(&self) -> Boxed<'_, Snapshot> {
         Box::pin(async { snapshot() })
+    }
+
+    fn timings(&self) -> Recording {
+        recording()
     }
 
     fn recording(&self) -> Boxed<'_, Recording> {

@@ -84,13 +84,35 @@ async fn a_query_may_come_byte_by_byte() {
 #[tokio::test]
 async fn invalid_commands_are_repeated_in_the_error() {
     let mut peer = Peer::admin(&console()).await;
-    for text in ["", ";", "show", "show xyz", "foo bar", "BEGIN", "show pools; show pools"] {
+    for text in ["/* open", "-", "show", "show xyz", "foo bar", "BEGIN", "show pools; show pools"] {
         let expected = error(&format!("invalid command '{text}', use SHOW HELP;"));
         assert_eq!(peer.query(text).await, expected);
     }
     assert_eq!(peer.query("aaaaaaaaaaaaaaaa").await, error("bad arguments"));
     let expected = error("invalid command 'sh\u{fffd}w', use SHOW HELP;");
     assert_eq!(peer.query(b"sh\xffw").await, expected);
+}
+
+#[tokio::test]
+async fn an_empty_query_is_answered_as_by_postgres_and_not_logged() {
+    let recorder = Arc::new(Recorder::default());
+    let mut peer = Peer::start(&Arc::new(Console::new(recorder.clone())), login(1, false));
+    peer.until_ready().await;
+    for text in ["", ";", " ;; ", "-- ping", "/* ping */ ;", "-- $1"] {
+        let code = |code| Reply::Other(code, String::new());
+        assert_eq!(peer.query(text).await, [code('I')], "{text:?}");
+        let mut batch = Vec::new();
+        frontend::parse(&mut batch, b"", text.as_bytes(), frontend::NO_TYPES);
+        frontend::describe_statement(&mut batch, b"");
+        frontend::bind(&mut batch, b"", b"", &[0; 6]);
+        frontend::execute(&mut batch, b"", 0);
+        frontend::sync(&mut batch);
+        peer.send(&batch).await;
+        let expected = [code('1'), code('t'), code('n'), code('2'), code('I')];
+        assert_eq!(peer.until_ready().await, expected, "{text:?}");
+    }
+    assert_eq!(*recorder.errors.lock().unwrap(), [""; 0]);
+    assert_eq!(*recorder.notes.lock().unwrap(), [""; 0]);
 }
 
 #[tokio::test]

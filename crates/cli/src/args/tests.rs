@@ -80,6 +80,13 @@ fn help_explains_a_command_or_a_key() {
 }
 
 #[test]
+fn the_manual_page_of_the_keys_is_printed() {
+    let Ok(Invocation::Print(text)) = parsed("weir help --manual") else { panic!("no text") };
+    assert!(text.starts_with(".TH WEIR.INI 5") && text.contains(".B pool_mode\n"), "{text}");
+    assert!(parsed("weir help --manual pool_mode").is_err());
+}
+
+#[test]
 fn a_completion_has_the_commands_and_the_keys() {
     for shell in ["bash", "zsh", "fish"] {
         let Ok(Invocation::Print(text)) = parsed(&format!("weir completion {shell}")) else {
@@ -111,7 +118,6 @@ fn a_mistake_is_named_and_points_to_the_help() {
         ("weir --user", "option '--user' requires an argument"),
         ("weir demo --bench 0", "0"),
         ("weir demo --bench", "option '--bench' requires an argument"),
-        ("weir serve", "<URL>"),
         ("weir a.ini demo", "no configuration file specified"),
         ("weir -d demo", "-d and -R need a configuration file"),
     ] {
@@ -127,7 +133,7 @@ fn a_mistake_is_named_and_points_to_the_help() {
 fn commands_are_told_from_files() {
     let options = RunOptions { verbose: 1, ..RunOptions::default() };
     let url = "postgresql://h:1/";
-    let serve = Invocation::Serve { options, url: url.into() };
+    let serve = Invocation::Serve { options, url: Some(url.into()) };
     assert_eq!(parsed(&format!("weir -v serve {url}")), Ok(serve));
     let demo = |bench_seconds, library: Option<&str>| {
         let library = library.map(PathBuf::from);

@@ -19,6 +19,12 @@ const CAPACITY: &str = "SELECT COALESCE(pg_catalog.sum(setting::int) FILTER (WHE
 /// May the user see what a WAL receiver does?
 const MONITOR: &str = "SELECT pg_catalog.pg_has_role('pg_monitor', 'member')";
 
+/// The severity of a server that refuses a login, in libpq's words.
+const REFUSED: &str = "FATAL:";
+
+/// Users that are tried at a database at most.
+const LOGINS_MAX: usize = 3;
+
 type Row = Vec<Option<String>>;
 
 /// Asks for the identity of a server: its system identifier and its start.
@@ -31,8 +37,6 @@ pub(super) struct Dialled {
     /// One line for each host of a database, then one for each server.
     pub(super) lines: String,
     pub(super) findings: Vec<Finding>,
-    /// Is there a database that cannot be used?
-    pub(super) failed: bool,
 }
 
 /// One server, which several databases may share.
@@ -59,7 +63,7 @@ pub(super) fn all(config: &Config) -> Dialled {
     let config = &config;
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     // If it cannot be loaded, another finding says so.
-    let tls = TlsContexts::load(&config.global).unwrap_or_default();
+    let tls = TlsContexts::load(config).unwrap_or_default();
     for database in config.databases.values() {
         for (host, port) in config.addresses(database) {
             let host = host.to_string();
@@ -73,8 +77,7 @@ pub(super) fn all(config: &Config) -> Dialled {
                 }
                 Err(reason) => {
                     let position = config.positions.of_database(&database.name);
-                    dialled.findings.push(Finding::new(Level::KeepsOut, &position, &reason));
-                    dialled.failed = true;
+                    dialled.findings.push(Finding::new(Level::Fails, &position, &reason));
                     reason
                 }
             };
@@ -86,9 +89,10 @@ pub(super) fn all(config: &Config) -> Dialled {
         dialled.lines += "  *: not tried, since the client names the database\n";
     }
     for (name, server) in &servers {
-        let line = format!("server {name}: {}", server.in_words());
+        let pools = server.pools.limited(config);
+        let line = format!("server {name}: {}", pools.in_words(server.allows));
         let _ = writeln!(dialled.lines, "  {line}");
-        if server.allows.is_some_and(|allows| server.pools.limit(config) > allows) {
+        if server.allows.is_some_and(|allows| pools.connections > allows) {
             let position = config.positions.of_key("default_pool_size");
             dialled.findings.push(Finding::new(Level::Warns, &position, line));
         }
@@ -119,7 +123,16 @@ impl Dialled {
 
     /// Logs in to each node of each cluster as Weir does for its own connection.
     fn ask_clusters(&mut self, config: &Config, tls: &TlsContexts) {
+        let context = tls.servers(&config.global.server_tls());
         for (name, cluster) in &config.clusters {
+            let context = match context {
+                Ok(context) => context,
+                Err(why) => {
+                    let line = self.object(name, why.to_string());
+                    let _ = writeln!(self.lines, "  cluster {name}: {line}");
+                    continue;
+                }
+            };
             let mut answers = Vec::new();
             let stored = || plain(config, &cluster.user);
             let password = cluster.password.clone().or_else(stored);
@@ -131,7 +144,7 @@ impl Dialled {
                     user: &cluster.user,
                     database: &cluster.dbname,
                     password: password.as_deref(),
-                    tls: CallerTls::of_pooler(tls, &host),
+                    tls: CallerTls::of_pooler(context, &host),
                     timeout: Some(cluster.health_timeout),
                 };
                 self.compare_addresses(config, name, node, &probe);
@@ -217,19 +230,6 @@ fn ask_node(probe: &Probe<'_>) -> Result<Option<Row>, String> {
     Ok(ask(proxy::NODE_QUESTION).ok().flatten())
 }
 
-impl Server {
-    fn in_words(&self) -> String {
-        let Pools { count, connections, is_open_ended } = self.pools;
-        let bound = if is_open_ended { "at least" } else { "at most" };
-        let plural = if count == 1 { "" } else { "s" };
-        let pools = format!("{count} pool{plural} with {bound} {connections} connections");
-        match self.allows {
-            None => pools,
-            Some(allows) => format!("{pools}; it allows {allows}"),
-        }
-    }
-}
-
 impl Pools {
     fn add(&mut self, other: Self) {
         self.count += other.count;
@@ -237,10 +237,24 @@ impl Pools {
         self.is_open_ended |= other.is_open_ended;
     }
 
-    fn limit(self, config: &Config) -> u64 {
-        match u64::from(config.global.max_server_connections) {
-            0 => self.connections,
-            max => self.connections.min(max),
+    /// Applies the limit on all servers together.
+    fn limited(self, config: &Config) -> Self {
+        let max = u64::from(config.global.max_server_connections);
+        match max > 0 && (self.is_open_ended || self.connections > max) {
+            true => Self { connections: max, is_open_ended: false, ..self },
+            false => self,
+        }
+    }
+
+    /// Compares the pools with the connections that their server allows, if it said so.
+    fn in_words(self, allows: Option<u64>) -> String {
+        let Self { count, connections, is_open_ended } = self;
+        let bound = if is_open_ended { "at least" } else { "at most" };
+        let plural = if count == 1 { "" } else { "s" };
+        let pools = format!("{count} pool{plural} with {bound} {connections} connections");
+        match allows {
+            None => pools,
+            Some(allows) => format!("{pools}; it allows {allows}"),
         }
     }
 }
@@ -251,17 +265,19 @@ fn pools(config: &Config, database: &Database) -> Pools {
     let (users, looks_up): (Vec<&str>, bool) = match (&database.user, &config.access) {
         (Some(user), _) | (None, AccessPolicy::UrlUser { user, .. }) => (vec![user], false),
         (None, AccessPolicy::ProvenByServer) => (Vec::new(), true),
-        (None, AccessPolicy::Configured) => {
-            (config.auth_file.users.keys().map(String::as_str).collect(), looks_up)
-        }
+        (None, AccessPolicy::Configured) => (users(config).collect(), looks_up),
     };
-    let mut pools = Pools { is_open_ended: looks_up, ..Pools::default() };
+    let mut pools = Pools { is_open_ended: looks_up || users.is_empty(), ..Pools::default() };
     for user in users {
         let size = u64::from(config.pool_size(database, user));
         let reserve = u64::from(config.reserve_pool_size(database, user));
+        let wanted = if size == 0 { 0 } else { size + reserve };
         pools.count += 1;
-        pools.connections += size + if size == 0 { 0 } else { reserve };
         pools.is_open_ended |= size == 0;
+        pools.connections += match u64::from(config.max_user_connections(user)) {
+            0 => wanted,
+            max => wanted.min(max),
+        };
     }
     let max = u64::from(config.max_db_connections(database));
     if max > 0 {
@@ -269,6 +285,15 @@ fn pools(config: &Config, database: &Database) -> Pools {
         pools.is_open_ended &= pools.connections < max;
     }
     pools
+}
+
+/// Returns the users of `auth_file` that use databases. The console's users need no servers.
+fn users(config: &Config) -> impl Iterator<Item = &str> {
+    let global = &config.global;
+    let is_of_console =
+        |user: &String| global.admin_users.contains(user) || global.stats_users.contains(user);
+    let all = config.auth_file.users.keys();
+    all.filter(move |user| !is_of_console(user)).map(String::as_str)
 }
 
 /// Logs in as a pool of the database would, and asks for the connections that the server allows.
@@ -286,6 +311,8 @@ pub(crate) fn dial(
 }
 
 /// Does the same, and executes each of `others`, whose errors it returns as well.
+///
+/// Several users may have to be tried: each may have rights in some databases only.
 fn dial_and_try(
     config: &Config,
     database: &Database,
@@ -293,19 +320,32 @@ fn dial_and_try(
     tls: &TlsContexts,
     others: &[&str],
 ) -> Result<(String, Answer, Vec<Option<String>>), String> {
-    let (user, password) = login(config, database);
     let timeout = config.global.server_connect_timeout;
-    let probe = Probe {
-        host,
-        port,
-        user: &user,
-        database: database.dbname(),
-        password: password.as_deref(),
-        tls: CallerTls::of_pooler(tls, host),
-        timeout: (!timeout.is_zero()).then_some(timeout),
-    };
-    let (answer, errors) = probe.ask_and_try(CAPACITY, others)?;
-    Ok((user, answer, errors))
+    let context = tls.servers(&config.server_tls(database)).map_err(|why| why.to_string())?;
+    let (mut refusal, mut without_password) = (None, None);
+    for Login { user, password, is_guess } in logins(config, database) {
+        let probe = Probe {
+            host,
+            port,
+            user: &user,
+            database: database.dbname(),
+            password: password.as_deref(),
+            tls: CallerTls::of_pooler(context, host),
+            timeout: (!timeout.is_zero()).then_some(timeout),
+        };
+        match probe.ask_and_try(CAPACITY, others) {
+            Ok((Answer::WantsPassword, _)) => without_password = Some(user),
+            Ok((answer @ Answer::Rows(..), errors)) => return Ok((user, answer, errors)),
+            Err(reason) if !reason.contains(REFUSED) => return Err(reason),
+            // The role need not exist.
+            Err(_) if is_guess => without_password = Some(user),
+            Err(reason) => refusal = refusal.or(Some(reason)),
+        }
+    }
+    match (refusal, without_password) {
+        (None, Some(user)) => Ok((user, Answer::WantsPassword, Vec::new())),
+        (refusal, _) => Err(refusal.unwrap_or_default()),
+    }
 }
 
 /// The result of a login to a server.
@@ -322,8 +362,8 @@ struct Found {
 /// is set. In the order in which Weir runs them.
 fn own_queries<'a>(config: &'a Config, database: &'a Database) -> Vec<(&'a str, String, &'a str)> {
     let global = &config.global;
-    let (user, _) = login(config, database);
-    let resets = config.pool_mode(database, &user) == PoolMode::Session;
+    let mut logins = logins(config, database).into_iter();
+    let resets = logins.any(|login| config.pool_mode(database, &login.user) == PoolMode::Session);
     let of_key = |key: &'static str, sql: &'a str| (key, config.positions.of_key(key), sql);
     let mut all = Vec::new();
     if let Some(sql) = &database.connect_query {
@@ -355,10 +395,20 @@ fn ask(
     });
     let refused = refused.collect();
     let (line, allows) = match answer {
-        Answer::WantsPassword => {
+        Answer::WantsPassword if database.password_command.is_some() => {
             let line = format!(
-                "{host}, port {port} answers; the login as {user} is not tried, since no plain \
-                 password is known"
+                "not tried: {host}, port {port} answers, but its password comes from a program, which \
+                 check-config does not run"
+            );
+            (line, None)
+        }
+        Answer::WantsPassword => {
+            let whose = match logins(config, database).iter().any(|login| login.is_guess) {
+                true => "a user of the database".to_owned(),
+                false => format!("user {user}"),
+            };
+            let line = format!(
+                "not tried: {host}, port {port} answers, but no plain password of {whose} is known"
             );
             (line, None)
         }
@@ -372,24 +422,43 @@ fn ask(
     Ok(Found { line, allows, refused })
 }
 
-/// The user to log in as, and the password if it is known in clear: the user of the entry, else one
-/// of `auth_file`, else the `auth_user`.
-fn login(config: &Config, database: &Database) -> (String, Option<String>) {
-    let plain = |user: &str| plain(config, user);
+/// A user to log in as.
+struct Login {
+    user: String,
+    /// The password, if it is known in clear.
+    password: Option<String>,
+    /// No user of the database is known.
+    is_guess: bool,
+}
+
+/// Returns the users to try at a database, at least one: the user of the entry; else the user of
+/// `auth_query`, if the query runs there, and users of `auth_file`. A user of the console is not
+/// tried, since it may have no rights at the server.
+fn logins(config: &Config, database: &Database) -> Vec<Login> {
+    let certain = |user: &str, password| Login { user: user.to_owned(), password, is_guess: false };
     if let AccessPolicy::UrlUser { user, password } = &config.access {
-        return (user.clone(), Some(password.clone()));
+        return vec![certain(user, Some(password.clone()))];
     }
     if let Some(user) = &database.user {
         let own = database.password.clone().filter(|password| !password.is_empty());
-        return (user.clone(), own.or_else(|| plain(user)));
+        // A password of `auth_file` would not be the one of the program.
+        let stored = || plain(config, user).filter(|_| database.password_command.is_none());
+        return vec![certain(user, own.or_else(stored))];
     }
-    let users = || config.auth_file.users.keys();
-    if let Some(known) = users().find_map(|user| Some((user.clone(), plain(user)?))) {
-        return (known.0, Some(known.1));
+    let global = &config.global;
+    let auth_user = database.auth_user.as_deref().or(global.auth_user.as_deref());
+    let auth_dbname = database.auth_dbname.as_ref().or(global.auth_dbname.as_ref());
+    let looks_up_here = auth_dbname.is_none_or(|name| *name == database.name);
+    let asks = auth_user.filter(|_| looks_up_here);
+    let others = users(config).filter(|user| asks != Some(user));
+    let known = asks.into_iter().chain(others);
+    let known = known.filter_map(|user| Some(certain(user, Some(plain(config, user)?))));
+    let mut all: Vec<_> = known.take(LOGINS_MAX).collect();
+    if all.is_empty() {
+        let user = asks.or_else(|| users(config).next()).unwrap_or(config::CONSOLE_USER);
+        all.push(Login { user: user.to_owned(), password: None, is_guess: true });
     }
-    let auth_user = database.auth_user.as_ref().or(config.global.auth_user.as_ref());
-    let user = auth_user.or_else(|| users().next()).map_or(config::CONSOLE_USER, String::as_str);
-    (user.to_owned(), plain(user))
+    all
 }
 
 /// Returns the password of a user of `auth_file`, if it is there in clear text.

@@ -17,19 +17,26 @@ pub(super) fn readable(config: &Config) -> Vec<Finding> {
         |secret: &String| matches!(Secret::parse(secret), Secret::Plain(text) if !text.is_empty());
     let users = config.auth_file.users.values().any(plain);
     let databases = || config.databases.values().chain(&config.fallback);
-    let own = databases().any(|database| database.password.is_some())
+    let in_file =
+        |password: &Option<String>, file: &Option<String>| password.is_some() && file.is_none();
+    let own = databases().any(|own| in_file(&own.password, &own.password_file))
+        || config.clusters.values().any(|own| in_file(&own.password, &own.password_file))
         || global.auth_ldap_options.is_some();
-    let auth_file = global.auth_file.as_deref().map(Path::new).filter(|_| users);
-    let main = config.path.as_deref().filter(|_| own);
-    let key = |name: &'static str, path| (name, Some(Path::new(path)), "a private key");
-    let files = [
-        ("auth_file", auth_file, "plain passwords"),
-        ("", main, "passwords"),
-        key("client_tls_key_file", global.client_tls_key_file.as_str()),
-        key("server_tls_key_file", global.server_tls_key_file.as_str()),
-    ];
-    let exposed = |(key, path, content): (&str, Option<&Path>, &str)| {
-        let path = path?;
+    let auth_files = global.auth_file.iter().flatten().filter(|_| users);
+    let mut files: Vec<_> =
+        auth_files.map(|file| ("auth_file", Path::new(file), "plain passwords")).collect();
+    files.extend(config.path.as_deref().filter(|_| own).map(|main| ("", main, "passwords")));
+    let of_databases = databases().filter_map(|own| own.password_file.as_ref());
+    let of_clusters = config.clusters.values().filter_map(|own| own.password_file.as_ref());
+    let passwords = of_databases.chain(of_clusters);
+    files.extend(passwords.map(|file| ("password_file", Path::new(file), "a password")));
+    let own_keys = databases().filter_map(|own| own.server_tls_key_file.as_ref());
+    let server_keys = own_keys.chain([&global.server_tls_key_file]);
+    let keys = server_keys.map(|file| ("server_tls_key_file", file));
+    for (key, file) in keys.chain([("client_tls_key_file", &global.client_tls_key_file)]) {
+        files.push((key, Path::new(file), "a private key"));
+    }
+    let exposed = |(key, path, content): (&str, &Path, &str)| {
         let mode = fs::metadata(path).ok()?.permissions().mode() & 0o7777;
         let file = path.display().to_string();
         let position = if key.is_empty() { file.clone() } else { config.positions.of_key(key) };

@@ -72,7 +72,12 @@ fn needed(config: &Config) -> Vec<DropIn> {
         let why = "direct pools need PostgreSQL's system user".to_owned();
         found.push(DropIn { key: "direct_socket", name: "postgres-user.conf", why });
     }
-    let commands = || config.clusters.values().flat_map(commands);
+    let of_clusters = || config.clusters.values().flat_map(commands);
+    let of_databases = || {
+        databases()
+            .filter_map(|own| Some(("password_command", own.password_command.as_ref()?.text())))
+    };
+    let commands = || of_clusters().chain(of_databases());
     let runs = |words: &[&str]| {
         commands().find(|(_, text)| {
             text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| words.contains(&word))
@@ -131,5 +136,8 @@ mod tests {
             ["commands.conf", "addresses.conf"]
         );
         assert_eq!(names(&cluster("/usr/local/bin/fence")), [""; 0]);
+        let program = "password_command='/usr/bin/ssh vault token'";
+        let entry = format!("[databases]\napp = host=db user=u {program}\n[pgbouncer]\n{own}");
+        assert_eq!(names(&entry), ["commands.conf"]);
     }
 }

@@ -86,8 +86,8 @@ pub(super) fn bare_snapshot(controller: &Controller) -> admin::Snapshot {
 
 /// Returns the content of the flight recorder.
 pub(super) fn recording(content: proxy::Recording, now: Moment) -> Recording {
-    let proxy::Recording { now: at, tracks, events, transactions } = content;
-    Recording { now: at, wall: now.wall(at), tracks, events, transactions }
+    let proxy::Recording { now: at, tracks, events, transactions, connections } = content;
+    Recording { now: at, wall: now.wall(at), tracks, events, transactions, connections }
 }
 
 pub(super) fn clusters(controller: &Controller, now: Moment) -> Vec<ClusterRow> {
@@ -300,7 +300,7 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         fingerprint: pinned.fingerprint,
     });
     let doing = row.doing.map(|doing| Doing {
-        activity: doing.activity.words(),
+        activity: doing.activity,
         age: now.micros.saturating_sub(doing.since),
     });
     ServerRow { state: row.state, connection, doing, pin }

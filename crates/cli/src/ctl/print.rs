@@ -58,7 +58,7 @@ fn is_number(column: &Column) -> bool {
 }
 
 /// Returns an array with one object for each row. The order of its members is that of the columns.
-pub(super) fn json(outcomes: &[Outcome]) -> String {
+pub(crate) fn json(outcomes: &[Outcome]) -> String {
     let mut objects = Vec::new();
     for outcome in outcomes {
         for row in &outcome.rows {

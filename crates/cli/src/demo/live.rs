@@ -124,8 +124,8 @@ mod tests {
         now.durations.wait.record_all(500, 500);
         assert_eq!(
             line(&before, &now, Duration::from_millis(500)),
-            "clients    20  waiting    17  servers   4, pinned   2     1000 tx/s  p99 2.04 ms  \
-             wait p99 0.51 ms"
+            "clients    20  waiting    17  servers   4, pinned   2     1000 tx/s  p99 1.94 ms  \
+             wait p99 0.97 ms"
         );
         assert!(line(&now, &now, PERIOD).ends_with("0 tx/s  p99 0.00 ms  wait p99 0.00 ms"));
     }

@@ -27,10 +27,16 @@ pub enum UrlError {
     #[error("unknown parameter: {key}{}", crate::suggest::hint(*suggestion))]
     UnknownParameter { key: String, suggestion: Option<&'static str> },
     #[error(
-        "a user without a password: write user:password@, or leave the user out to let each client \
-         prove its own password"
+        "a user without a password: set PGPASSWORD or PGPASSFILE, write user:password@, or leave the \
+         user out to let each client prove its own password"
     )]
     NoPassword,
     #[error("a password without a user")]
     NoUser,
+    #[error("could not read {file}, the value of {variable}: {why}")]
+    PasswordFile { variable: String, file: String, why: String },
+    #[error("{0} has no effect: the variables of the server decide who may log in")]
+    NoEffectOnLogin(String),
+    #[error("{variable} is not known{}", crate::suggest::hint(suggestion.as_deref()))]
+    UnknownVariable { variable: String, suggestion: Option<String> },
 }

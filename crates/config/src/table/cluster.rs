@@ -43,6 +43,9 @@ keys! {
     user: String = "weir", reload, acts;
     /// Password of `user`. Not set: looked up in `auth_file`, where it must be in clear text.
     password: Option<String> = unset, reload, acts, secret;
+    /// File whose only line is the password of `user`, instead of `password`. It is read at start and
+    /// by each reload.
+    password_file: Option<String> = unset, reload, acts;
     /// Database for Weir's own connection to each node.
     dbname: String = "postgres", reload, acts;
     /// How often each node is asked for its role. While there is no primary, nodes are asked at

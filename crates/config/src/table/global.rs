@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::bounds::out_of_bounds;
 use crate::choice::{
-    AuthType, ConsoleColumns, DataPath, ErrorCodes, LogFormat, MetricsNames, PoolMode,
-    SessionSchedule, SslMode, Unsupported,
+    AuthType, ConsoleColumns, DataPath, ErrorCodes, LogFormat, MetricsHistograms, MetricsNames,
+    PoolMode, ReuseAfterError, SessionSchedule, SslMode, Unsupported,
 };
-use crate::key::{Keyed, keys};
+use crate::key::{Key, Keyed, keys};
 use crate::network::Network;
 use crate::pattern::Pattern;
 use crate::reason::Reason;
@@ -22,8 +22,9 @@ keys! {
     application_name_add_host: bool = "0", reload, acts;
     /// Database in which `auth_query` runs. Not set: the database that the client asks for.
     auth_dbname: Option<String> = unset, reload, acts;
-    /// File with the users and their passwords.
-    auth_file: Option<String> = unset, reload, acts;
+    /// File with the users and their passwords, or several files. A user in several of them has the
+    /// password of the last one.
+    auth_file: Option<Vec<String>> = unset, reload, acts;
     /// File with the rules for `auth_type = hba`.
     auth_hba_file: String = "", reload, acts;
     /// File that maps names of certificates or of the operating system to users.
@@ -99,8 +100,10 @@ keys! {
     logfile: String = "", reload, acts;
     /// Notice for each client after its login. Empty: none.
     login_notify_message: String = "", reload, acts;
-    /// Limit of client connections. The console is exempt.
-    max_client_conn: u32 = "100", reload, acts;
+    /// Limit of client connections. The console is exempt. Weir raises its limit of open files as far
+    /// as it may. If that is too low for `weir.toml` or a URL, it lets fewer clients in, and the log
+    /// says how many.
+    max_client_conn: u32 = "100" (Toml "10000", Url "10000"), reload, acts;
     /// Limit of client connections of each database; 0 is no limit.
     max_db_client_connections: u32 = "0", reload, acts;
     /// Limit of server connections of each database, over all its pools; 0 is no limit.
@@ -229,6 +232,11 @@ keys! {
     /// Limit of server connections of the whole process; 0 is no limit. At the limit, Weir closes
     /// the least recently used idle server to open another. Weir's own.
     max_server_connections: u32 = "0", reload, acts;
+    /// Treatment of a server whose client's last transaction has failed. `reset`: it is reset as
+    /// `pool_mode` says, and used again. `never`: it is closed. With `never`, a server is also
+    /// closed if its client disappears during a query. Such pools are proxied
+    /// (docs/direct.md). Weir's own.
+    reuse_after_error: ReuseAfterError = "reset", reload, acts;
     /// Number of worker threads; 0 is one for every two processors. Weir's own.
     workers: u32 = "0", boot, acts;
     /// How Weir chooses the worker of a new client. `round-robin`: in turn. `random`: at random.
@@ -286,12 +294,23 @@ keys! {
     /// Names of the metrics. `weir`: Weir's. `pgbouncer_exporter`: those of PgBouncer's exporter
     /// for Prometheus. `both`: both. Weir's own.
     metrics_names: MetricsNames = "weir", reload, acts;
+    /// Histograms of times on the page of metrics. `pool`: those of each pool. `total`: all pools
+    /// added up. `none`: none. They are four fifths of a page (docs/metrics.md). Weir's own.
+    metrics_histograms: MetricsHistograms = "pool", reload, acts;
     /// Count requests by the fingerprint of their text, without its literals, for SHOW FINGERPRINTS.
     /// Weir's own.
     fingerprints: bool = "0", reload, acts;
     /// Watch the clients of pools in another mode than auto, for SHOW ADVICE and `weir advise`.
     /// It changes nothing for clients (docs/auto-mode.md). Weir's own.
     advise: bool = "0", reload, acts;
+    /// Keep the checkpoints of so many ended connections, for SHOW TIMINGS; 0 is none. They go from
+    /// accept to the end (docs/troubleshooting.md). Each connection needs some 100 bytes, and as much
+    /// while it is open. Weir's own.
+    connection_timings: u32 = "0", reload, acts;
+    /// Show `pooled` as `application_name` of servers without a client for a second. PostgreSQL's
+    /// `pg_stat_activity` has it. It costs a statement then, and another one when the server gets its next
+    /// client; a busy pool pays nothing (docs/operations.md). Weir's own.
+    mark_pooled_servers: bool = "0", reload, acts;
     /// Form of log lines: PgBouncer's, or one JSON object a line. An object has the fields time, level,
     /// pid and message. A line about a connection also has connection, database, user and address.
     /// Weir's own.
@@ -314,6 +333,12 @@ keys! {
     /// settings (`ALTER ROLE … SET`) have changed. An idle server is asked when a client logs in or a
     /// server was opened (docs/authentication.md). Weir's own.
     role_check_interval: Duration = "1", reload, acts;
+    /// Number of times that a server is given to clients; then it is closed when it is free. 0 is no
+    /// limit. A pool with a limit is proxied (docs/operations.md). Weir's own.
+    server_max_uses: u32 = "0", reload, acts;
+    /// Private memory of a server's process at which it is closed when it is free; 0 is no limit.
+    /// It has an effect only if PostgreSQL runs on this host (docs/operations.md). Weir's own.
+    server_max_memory: u64 [bytes] = "0", reload, acts;
 }
 
 impl Global {
@@ -328,12 +353,24 @@ impl Global {
     /// # Errors
     /// When there is no such key, or the value is invalid.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), Reason> {
-        let row = Self::row(key).ok_or_else(|| Reason::UnknownParameter(key.to_owned()))?;
+        let row = Self::row(key).ok_or_else(|| {
+            let key = key.to_owned();
+            match Key::all().any(|own| own.name == key && own.reaches_outside()) {
+                true => Reason::InFileOnly(key),
+                false => Reason::UnknownParameter(key),
+            }
+        })?;
         if !row.key.reloadable {
             return Ok(());
         }
         (row.set)(self, text).map_err(|expected| row.key.refuse(text, expected))?;
         out_of_bounds(&row.key, (row.show)(self).as_deref()).map_or(Ok(()), Err)
+    }
+
+    /// Is this a key of PgBouncer? They come before Weir's own.
+    pub(crate) fn is_pgbouncers(key: &str) -> bool {
+        let names = Self::ROWS.iter().map(|row| row.key.name);
+        names.take_while(|name| *name != "max_server_connections").any(|name| name == key)
     }
 
     /// Does this key concern TLS?
@@ -354,15 +391,8 @@ impl Global {
         Self::concerns_tls(key) && (key.ends_with("_cert_file") || key.ends_with("_key_file"))
     }
 
-    /// Returns the TLS settings for servers: different texts mean different connections.
-    #[must_use]
-    pub fn server_tls(&self) -> Vec<String> {
-        let rows = Self::ROWS.iter().filter(|row| row.key.name.starts_with("server_tls"));
-        rows.map(|row| (row.exact)(self).unwrap_or_default()).collect()
-    }
-
     /// Copies all TLS settings from the running configuration.
-    pub fn keep_tls(&mut self, running: &Self) {
+    pub(crate) fn keep_tls(&mut self, running: &Self) {
         for row in Self::ROWS.iter().filter(|row| Self::concerns_tls(row.key.name)) {
             (row.copy)(self, running);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::choice::{DataPath, PoolMode, ReadsGo};
+use crate::choice::{DataPath, PoolMode, ReadsGo, ReuseAfterError};
 use crate::key::keys;
 use crate::weight::Weight;
 
@@ -15,10 +15,13 @@ keys! {
     pool_mode: Option<PoolMode> = unset, reload, acts;
     /// `data_path` of this user's pools. The user's value takes precedence over the database's and
     /// the global one. Weir's own.
-    data_path: Option<DataPath> = unset, reload, acts;
+    data_path: Option<DataPath> = unset, reload, acts, own;
+    /// `reuse_after_error` of this user's pools. The user's value takes precedence over the
+    /// database's and the global one. Weir's own.
+    reuse_after_error: Option<ReuseAfterError> = unset, reload, acts, own;
     /// `reads` of this user's pools. The user's value takes precedence over the database's. Weir's
     /// own.
-    reads: Option<ReadsGo> = unset, reload, acts;
+    reads: Option<ReadsGo> = unset, reload, acts, own;
     /// Server connections of each pool of this user; -1 inherits. The user's value takes precedence
     /// over the database's and the global key.
     pool_size: Option<u32> = unset, reload, acts;
@@ -29,7 +32,7 @@ keys! {
     /// Share of each of its pools in a common limit of servers, 1 to 1,000. The limits are
     /// `max_db_connections` and `max_server_connections`. The share counts only while clients wait
     /// because a limit is reached.
-    pool_weight: Weight = "1", reload, acts;
+    pool_weight: Weight = "1", reload, acts, own;
     /// Limit of client connections of this user; -1 inherits the global key.
     max_user_client_connections: Option<u32> = unset, reload, acts;
     /// Longest run time of a query of this user; 0 inherits the global key.

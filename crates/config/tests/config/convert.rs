@@ -28,9 +28,10 @@ alice = pool_size=3 pool_mode=session
 [peers]
 1 = host=/run/other
 "#);
-    let expected = r#"auth_file = "/etc/pooler/users \"of app\".txt"
+    let expected = r#"auth_file = ["/etc/pooler/users \"of app\".txt"]
 listen_addr = ["127.0.0.1", "::1"]
 log_connections = false
+max_client_conn = 100
 pool_mode = "transaction"
 query_timeout = "1.5"
 server_idle_timeout = 12345678
@@ -76,23 +77,26 @@ fn unset_keys_of_an_ini_file_keep_their_meaning() {
     for (before, expected) in [
         (
             "[pgbouncer]\nmetrics_port = 9127\n",
-            "pool_mode = \"session\"\nerror_codes = \"pgbouncer\"\nconsole_columns = \"pgbouncer\"\n",
+            "max_client_conn = 100\npool_mode = \"session\"\nerror_codes = \"pgbouncer\"\n\
+             console_columns = \"pgbouncer\"\n",
         ),
         (
             "[pgbouncer]\npool_mode = session\nerror_codes = weir\nconsole_columns = weir\n",
-            "pool_mode = \"session\"\nmetrics_port = 0\n",
+            "max_client_conn = 100\npool_mode = \"session\"\nmetrics_port = 0\n",
         ),
         (
             "[pgbouncer]\npool_mode = auto\nerror_codes = weir\nconsole_columns = weir\n",
-            "metrics_port = 0\n",
+            "max_client_conn = 100\nmetrics_port = 0\n",
         ),
         (
-            "[pgbouncer]\npool_mode = auto\nerror_codes = weir\nconsole_columns = weir\nmetrics_port = 9127\n",
+            "[pgbouncer]\npool_mode = auto\nerror_codes = weir\nconsole_columns = weir\nmetrics_port = 9127\n\
+             max_client_conn = 10000\n",
             "",
         ),
         (
             "[pgbouncer]\nmetrics_port = 9127\n[databases]\na = host=h pool_mode=auto\nb = host=h\n",
-            "pool_mode = \"session\"\nerror_codes = \"pgbouncer\"\nconsole_columns = \"pgbouncer\"\n\n[databases.a]\nhost = [\"h\"]\npool_mode = \"auto\"\n\n\
+            "max_client_conn = 100\npool_mode = \"session\"\nerror_codes = \"pgbouncer\"\n\
+             console_columns = \"pgbouncer\"\n\n[databases.a]\nhost = [\"h\"]\npool_mode = \"auto\"\n\n\
              [databases.b]\nhost = [\"h\"]\n",
         ),
     ] {
@@ -158,6 +162,7 @@ default_pool_size = 20
 pool_mode = \"session\"
 # Of the other file.
 log_connections = false
+max_client_conn = 100
 error_codes = \"pgbouncer\"
 console_columns = \"pgbouncer\"
 metrics_port = 0

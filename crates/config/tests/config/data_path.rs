@@ -43,6 +43,8 @@ fn each_obstacle_has_its_reason() {
         (ON.to_owned(), "connect_query='SELECT 1'", "", Proxied::ConnectQuery),
         (more("client_tls_sslmode = allow"), "", "", Proxied::ClientTls),
         (auto("pin_functions = pg_backend_pid"), "", "", Proxied::PinFunctions),
+        (more("server_max_uses = 100"), "", "", Proxied::MaxUses),
+        (ON.to_owned(), "server_max_uses=1", "", Proxied::MaxUses),
         (ON.to_owned(), "data_path=proxy", "", Proxied::SwitchedOff),
         (ON.to_owned(), "", "data_path=proxy", Proxied::SwitchedOff),
     ];

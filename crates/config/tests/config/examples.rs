@@ -26,7 +26,7 @@ fn a_minimal_file() {
     assert_eq!(config.global.listen_addr, ["localhost"]);
     assert_eq!(config.global.listen_port, 6432);
     assert_eq!(config.global.auth_type, AuthType::Md5);
-    assert_eq!(config.global.auth_file.as_deref(), Some("users.txt"));
+    assert_eq!(config.global.auth_file, Some(vec!["users.txt".to_owned()]));
     assert_eq!(config.global.pidfile, "pgbouncer.pid");
     let database = &config.databases["template1"];
     assert_eq!(database.hosts, [Host::Tcp("localhost".into())]);

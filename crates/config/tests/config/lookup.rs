@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Global, Host, PoolMode};
+use config::{Global, Host, Key, PoolMode};
 
 use crate::ini;
 
@@ -11,9 +11,12 @@ const TEXT: &str = "
 default_pool_size = 20
 pool_mode = session
 server_lifetime = 100
+server_max_uses = 9
+server_max_memory = 8000000000
 [databases]
 plain =
-own = pool_size=7 pool_mode=statement server_lifetime=5
+own = pool_size=7 pool_mode=statement server_lifetime=5 server_max_uses=0 server_max_memory=1
+inherits = server_max_uses=-1 server_max_memory=-1
 * = host=h
 [users]
 alice = pool_size=3 pool_mode=transaction
@@ -37,6 +40,10 @@ fn the_user_goes_before_the_database_and_that_before_the_global_key() {
     }
     assert_eq!(config.server_lifetime(&plain), Duration::from_secs(100));
     assert_eq!(config.server_lifetime(&own), Duration::from_secs(5));
+    let inherits = config.database("inherits").unwrap();
+    let limits = [&plain, &own, &inherits]
+        .map(|of| (config.server_max_uses(of), config.server_max_memory(of)));
+    assert_eq!(limits, [(9, 8_000_000_000), (0, 1), (9, 8_000_000_000)]);
 }
 
 #[test]
@@ -129,4 +136,31 @@ u = query_timeout=4
         config.set_in_vain(),
         ["job_name is set, and has no effect: Weir is no Windows service"]
     );
+}
+
+#[test]
+fn keys_that_run_a_program_or_read_a_file_are_set_in_the_file_only() {
+    // PgBouncer's own: SET works as there.
+    let pgbouncers = [
+        "auth_file",
+        "auth_hba_file",
+        "auth_ident_file",
+        "client_tls_ca_file",
+        "client_tls_cert_file",
+        "client_tls_key_file",
+        "server_tls_ca_file",
+        "server_tls_cert_file",
+        "server_tls_key_file",
+    ];
+    for key in Key::all().filter(|key| key.reaches_outside()) {
+        let error = Global::default().set(key.name, "/bin/true").err();
+        let expected = format!(
+            "{} runs a program or reads a file: it is set in the configuration file only",
+            key.name
+        );
+        let expected = Some(expected).filter(|_| !pgbouncers.contains(&key.name));
+        assert_eq!(error.map(|error| error.to_string()), expected);
+    }
+    let unknown = Global::default().set("some_command", "/bin/true").unwrap_err();
+    assert_eq!(unknown.to_string(), "unknown parameter: pgbouncer/some_command");
 }

@@ -17,6 +17,7 @@ server_lifetime = 30
 unix_socket_mode = 0700
 server_reset_query = DISCARD ALL
 metrics_port = 9127
+max_client_conn = 10000
 error_codes = weir
 console_columns = weir
 [databases]
@@ -69,18 +70,19 @@ fn both_formats_give_the_same_configuration() {
 }
 
 #[test]
-fn an_empty_file_is_all_defaults_and_its_pool_mode_is_auto() {
+fn an_empty_file_is_all_defaults_with_weirs_own() {
     let auto = Global {
         pool_mode: PoolMode::Auto,
         error_codes: ErrorCodes::Weir,
         console_columns: ConsoleColumns::Weir,
         metrics_port: 9127,
+        max_client_conn: 10_000,
         ..Global::default()
     };
     assert_eq!(toml("").global, auto);
     assert_eq!(ini("[pgbouncer]\n").global, Global::default());
     assert_eq!(Global::default().pool_mode, PoolMode::Session);
-    assert_eq!(Global::default().metrics_port, 0);
+    assert_eq!((Global::default().metrics_port, Global::default().max_client_conn), (0, 100));
 }
 
 #[test]
@@ -155,5 +157,21 @@ fn a_text_without_quotes_and_a_key_set_twice_are_named() {
     ] {
         let found = toml_mistakes(&format!("listen_port = 1\n{line}\n"));
         assert_eq!(found[0], format!("weir.toml:2: {expected}"), "{line}");
+    }
+}
+
+#[test]
+fn memory_may_have_a_unit() {
+    let config = toml("server_max_memory = \"64MB\"\n[databases.big]\nserver_max_memory = \"5GB\"");
+    assert_eq!(config.global.server_max_memory, 64 << 20);
+    assert_eq!(config.server_max_memory(&config.database("big").unwrap()), 5 << 30);
+    for (bad, expected) in [
+        ("\"64mb\"", "a number with one of the units B, kB, MB, GB"),
+        ("\"1.3B\"", "whole number"),
+        ("\"-1MB\"", "whole number from 0 to 9223372036854775807"),
+        ("true", "whole number"),
+    ] {
+        let mistakes = toml_mistakes(&format!("server_max_memory = {bad}"));
+        assert!(mistakes[0].contains(expected), "{bad}: {mistakes:?}");
     }
 }

@@ -44,7 +44,7 @@ impl Server {
     /// May this server leave its lobby, although it is busy there? Not right after its login, which
     /// was expensive.
     pub(crate) fn may_leave_busy(&self, now: Micros) -> bool {
-        let is_new = now.saturating_sub(self.times.opened_at) < TURN;
+        let is_new = self.times.opened_within(TURN, now);
         !is_new && matches!(*self.phase, ServerPhase::Attending { came: true, asked: false })
     }
 }

@@ -18,6 +18,7 @@ pub use self::control::Gate;
 use self::idle::Idle;
 pub use self::outage::{Outage, OutageKind};
 pub use self::parked::Parked;
+pub use self::passwords::Passwords;
 use self::principals::Principals;
 pub use self::principals::{Answer, role_changes};
 use self::trial::{Attendance, Lobby};
@@ -38,6 +39,7 @@ mod lobby;
 mod opening;
 mod outage;
 mod parked;
+mod passwords;
 mod principal;
 mod principals;
 mod relief;
@@ -161,6 +163,7 @@ pub struct Pool<T> {
     pub may_ask_report: bool,
     /// A server has reported its state.
     pub is_told: bool,
+    pub passwords: Passwords,
     /// No new client may log in (DISABLE).
     pub disabled: bool,
     /// Why the pool's cluster has no primary.
@@ -260,6 +263,7 @@ impl<T> Pool<T> {
             lobby: Lobby::Untried,
             attendance: Attendance::default(),
             principals: Principals::default(),
+            passwords: Passwords::default(),
         }
     }
 
@@ -400,7 +404,8 @@ impl<T> Pool<T> {
         self.idle.iter_mut().flat_map(Idle::take_all).chain(condemned).collect()
     }
 
-    /// Takes idle servers of `worker` that are too old or too many, with the reasons.
+    /// Takes idle servers of `worker` that are too old or too many, or whose password has ended, with
+    /// the reasons.
     pub fn take_expired(
         &mut self,
         worker: WorkerId,
@@ -411,11 +416,14 @@ impl<T> Pool<T> {
         let mut taken = Vec::new();
         let mut at = 0;
         while let Some(Parked { server, .. }) = self.idle[home].get(at) {
-            let idle_since = server.times.released_at;
-            let old = now.saturating_sub(server.times.connected_at) > self.settings.server_lifetime;
+            let idle_since = server.times.released_at();
+            let old = server.times.age(now) > self.settings.server_lifetime;
             let idle = over(self.settings.server_idle_timeout, idle_since, now)
                 && (self.settings.min_size == 0 || left > self.settings.min_size);
-            let why = if idle {
+            let number = server.password_number;
+            let why = if number.is_some() && self.replaces_password(number) {
+                CloseReason::Obsolete
+            } else if idle {
                 CloseReason::IdleTimeout
             } else if old && self.age_out(now) {
                 CloseReason::LifetimeOver
@@ -451,6 +459,19 @@ impl<T> Pool<T> {
 
     fn has_room(&self) -> bool {
         self.settings.size == 0 || self.places() + self.elsewhere < self.settings.size
+    }
+
+    /// Is a free server with this password to be replaced? Its password has ended, and a later one is
+    /// right, or is to be tried now and there is no room for that. The last server does not give way.
+    #[cold]
+    pub fn replaces_password(&mut self, number: Option<u64>) -> bool {
+        self.passwords.replaces(number)
+            || !self.has_room()
+                && self.current > 1
+                && self.failure.is_none()
+                && self.gate == Gate::Open
+                && self.is_in_use()
+                && self.passwords.gives_way(number)
     }
 
     /// Does the pool use its reserve?
@@ -492,7 +513,7 @@ impl<T> Pool<T> {
     pub fn want(&mut self, serial: u64) -> Option<(Micros, u64)> {
         self.wanted = self.wanted.max(serial);
         let idle = self.idle.iter().flat_map(Idle::all).map(|parked| &parked.server);
-        idle.map(|server| (server.times.released_at, server.serial)).min_by_key(|idle| idle.0)
+        idle.map(|server| (server.times.used_at(), server.serial)).min_by_key(|idle| idle.0)
     }
 
     /// Notes that no pool starves any more, unless it began after `serial`.

@@ -30,6 +30,8 @@ pub(crate) struct PoolView {
     pub(crate) has_bad_reports: bool,
     /// The pool's count of changes of its role, whose former clients are disconnected.
     pub(crate) role_changes: u16,
+    /// Was an idle server of another pool closed for the seat of the next server?
+    pub(crate) takes_seat: bool,
 }
 
 impl PoolView {

@@ -62,7 +62,7 @@ impl Client {
 /// Returns the call in the client's first effective message, if that is one.
 fn first_call(client: &Client, mut input: &[u8]) -> Option<Call> {
     let own = client.extended.as_ref();
-    let mut unnamed = own.and_then(|own| Parse::decode(own.unnamed_parse.get(HEADER_LEN..)?).ok());
+    let mut unnamed = own.and_then(|own| own.unnamed.kept());
     let mut named = Vec::new();
     loop {
         let header = Header::parse(input).ok()??;

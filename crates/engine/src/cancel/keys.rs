@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use wire::cancel_key;
 use wire::startup::CancelKey;
 
-use crate::client::{Client, KeyForm};
+use crate::client::Client;
 use crate::context::Context;
 use crate::ids::ClientId;
 use crate::shell::{Exchange, Io};
@@ -81,16 +81,9 @@ impl Keys {
 }
 
 impl Client {
-    /// Has this key the tag of the client's own key, if that has one? A client with a long key
-    /// cannot be cancelled by guessing a short one.
+    /// Has this key the tag of the client's own key, if that has one?
     pub(crate) fn has_tag(&self, key: &CancelKey, context: &Context) -> bool {
-        let Some((_, tag)) = key.number() else { return false };
-        match self.key_form {
-            KeyForm::Long => {
-                tag.try_into().is_ok_and(|tag| cancel_key::verify(&context.seed, self.key, tag))
-            }
-            KeyForm::Short => tag.is_empty(),
-        }
+        key.number().is_some_and(|(_, tag)| self.key.has_tag(tag, &context.seed))
     }
 }
 

@@ -238,7 +238,7 @@ impl Server {
         let over = self.doomed.is_some() || self.ledger.is_at_rest();
         let judged = matches!(*self.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
             && self.is_clean();
-        match self.client {
+        match *self.client {
             Some(client) if judged => CancelOver::MayBeJudged(client),
             None if waits && over => CancelOver::IsFree,
             Some(_) | None => CancelOver::GoesOn,

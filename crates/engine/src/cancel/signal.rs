@@ -186,7 +186,7 @@ pub(crate) fn ask(client: &mut Client, server: &mut Server, owner: Owner, now: M
         *answer = Some(Box::default());
     }
     server.own_error = None;
-    server.times.asked_at = now;
+    server.times.asked(now);
     if let Some(step) = signal_step(client) {
         *step = Step::Ask(owner);
     }

@@ -207,7 +207,7 @@ impl<X: Exchange> Cancellation<'_, X> {
     pub(crate) fn look_ahead(&mut self, id: ClientId, io: &mut impl Io<X>) -> Requested {
         // A client that was looked at before may have terminated this one.
         let Some(client) = self.clients.get_mut(id) else { return Requested::Nothing };
-        let is_auto = client.pool.is_some_and(|pool| self.pools.settings(pool).is_auto());
+        let is_auto = client.pool.id().is_some_and(|pool| self.pools.settings(pool).is_auto());
         match client.look_ahead(id, is_auto, io) {
             Some(call) => self.find_process(id, call, io),
             None => Requested::Nothing,
@@ -235,7 +235,7 @@ impl<X: Exchange> Cancellation<'_, X> {
         let mut found = Found::Nobodys;
         for id in self.keys.of_process(process_id) {
             let Some(client) = self.clients.get(id) else { continue };
-            let Some(pool) = client.pool else { continue };
+            let Some(pool) = client.pool.id() else { continue };
             let (worker, settings) = (self.context.worker, self.pools.settings(pool).clone());
             let owner = Owner { worker, client: id, serial: client.serial, settings };
             found = found.and(Found::Of(owner));
@@ -259,7 +259,7 @@ impl<X: Exchange> Cancellation<'_, X> {
         let client = self.clients.get_mut(id).filter(|client| client.serial == serial);
         let Some(client) = client else { return Requested::Nothing };
         let server = client.server.map(|on| &*self.servers[on]);
-        let Some(pool) = server.map(|server| server.pool).or(client.pool) else {
+        let Some(pool) = server.map(|server| server.pool).or(client.pool.id()) else {
             return Requested::Nothing;
         };
         let next = client.process_found(found, server, self.pools.settings(pool));
@@ -282,7 +282,7 @@ impl<X: Exchange> Cancellation<'_, X> {
         match next {
             Next::Wait => {}
             Next::Ask(owner) => {
-                let Some(on) = client.server else { return Requested::Nothing };
+                let Some(on) = *client.server else { return Requested::Nothing };
                 let question = signal::ask(client, &mut self.servers[on], owner, io.now());
                 let server = &mut *self.servers[on];
                 server.ask(on, &question.expected, 0, &question.messages, self.context, io);
@@ -321,7 +321,7 @@ impl<X: Exchange> Cancellation<'_, X> {
     /// Records the decision. If the client has a server, it processes the call again.
     fn decide(&mut self, id: ClientId, verdict: Verdict) -> Requested {
         let client = &mut self.clients[id];
-        let on = client.server;
+        let on = *client.server;
         let goes_on = client.decide_signal(verdict, on.map(|on| &*self.servers[on]));
         on.filter(|_| goes_on).map_or(Requested::Nothing, |on| Requested::Decided(id, on))
     }

@@ -30,8 +30,8 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Failed(_) | ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
-                let Some(pool) = client.pool else { return false };
-                client.request_at = now;
+                let Some(pool) = client.pool.id() else { return false };
+                client.times.request_came(now);
                 let (worker, values) = (self.context.worker, client.digest());
                 let grant = self.pools.exchange.pool(pool, |pool| match pool.settings.routing {
                     Some(_) => None,
@@ -84,7 +84,7 @@ impl<X: Exchange> Engine<X> {
     /// Takes back the server of a client that turned out to have sent nothing.
     pub fn client_quiet(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if let Some(client) = self.clients.get(id)
-            && let (ClientPhase::Linked, Some(on)) = (&*client.phase, client.server)
+            && let (ClientPhase::Linked, Some(on)) = (&*client.phase, *client.server)
         {
             self.give_back_unused(id, on, io);
         }
@@ -143,7 +143,7 @@ impl<X: Exchange> Engine<X> {
         let Some(server) = self.servers.get_mut(id) else { return };
         // Unread bytes from before do not prove that the server is alive.
         if !matches!(*server.phase, ServerPhase::Preparing(Preparation::Hear)) {
-            server.times.replied_at = io.now();
+            server.times.replied(io.now());
         }
         match *server.phase {
             ServerPhase::Login(_) => self.server_login_bytes(id, bytes, io),

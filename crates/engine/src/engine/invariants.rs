@@ -15,7 +15,7 @@ impl Look<'_> {
                 ClientPhase::Linked | ClientPhase::Preparing(_) => {
                     let on = client.server.expect("a linked client has a server");
                     let server = &*self.servers[on];
-                    assert_eq!(server.client, Some(id), "a one-sided link");
+                    assert_eq!(*server.client, Some(id), "a one-sided link");
                 }
                 ClientPhase::Idle
                 | ClientPhase::Waiting(_)
@@ -31,9 +31,9 @@ impl Look<'_> {
             server.ledger.check_invariants();
             let has_session = server.mode == PoolMode::Auto || server.has_traces();
             assert_eq!(server.session.get().is_some(), has_session, "a session in another mode");
-            if let Some(id) = server.client {
+            if let Some(id) = *server.client {
                 let client = self.clients.get(id).expect("a server of a dead client");
-                assert_eq!(client.server, Some(on), "a one-sided link");
+                assert_eq!(*client.server, Some(on), "a one-sided link");
             }
         }
     }

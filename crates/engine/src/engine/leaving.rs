@@ -44,34 +44,39 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
-        if let Some(on) = self.clients[id].server {
+        if let Some(on) = *self.clients[id].server {
             let client = &mut self.clients[id];
             let server = &mut *self.servers[on];
             cut_transaction(client, server, &mut self.transactions, io.now());
         }
         let client = self.clients.remove(id);
+        if let Some(timings) = &mut self.transactions.timings
+            && let Some(connection) = timings.take(client.serial)
+        {
+            io.connection_ended(connection.done(io.now()));
+        }
         self.sessions.leave(id);
-        if client.key != 0 {
-            self.keys.remove(client.key);
+        if client.is_welcomed() {
+            self.keys.remove(client.key.number());
         }
         if client.counted {
             self.pools.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         io.close_client(id);
         if let Some(watch) = &mut self.watch {
-            watch.left(client.serial, client.server);
+            watch.left(client.serial, *client.server);
         }
         if client.session.is_some() {
             end_listening(self.context.worker, id, &client, &mut self.pools.exchange);
         }
-        if let Some(pool) = client.pool {
+        if let Some(pool) = client.pool.id() {
             self.pools.exchange.pool(pool, |pool| pool.clients -= 1);
         }
         if let Some(waiter) = client.wait() {
             let worker = self.context.worker;
             self.pools.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
         }
-        if let Some(on) = client.server {
+        if let Some(on) = *client.server {
             let left =
                 Departure::of(&client, leaving, self.context.config.global.cancel_lost_queries);
             let server = &mut *self.servers[on];

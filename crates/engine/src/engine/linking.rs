@@ -12,7 +12,7 @@
 use config::PoolMode;
 
 use crate::admission::pool::{Grant, Pool, role_changes};
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase, Steps};
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
@@ -24,9 +24,10 @@ use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::prepare::{Answered, Prepared};
 use crate::lifecycle::release::{Cleaning, Freed, Released};
 use crate::notify::listen::{Handed, Unread};
+use crate::operator::timings::Timings;
 use crate::own_error::OwnError;
 use crate::routing::begun::has_begun;
-use crate::server::{Preparation, ServerPhase, ServerPurpose};
+use crate::server::{Preparation, Server, ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io};
 use crate::vars::Welcome;
 
@@ -36,7 +37,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn link(&mut self, id: ClientId, io: &mut impl Io<X>) -> Readable {
         let now = io.now();
         let client = &self.clients[id];
-        let Some(pool) = client.pool else { return Readable::NotYet };
+        let Some(pool) = client.pool.id() else { return Readable::NotYet };
         // A replication client has a server of its own. If there is no room for one, the server that it
         // gets later is replaced.
         if client.replication.is_some()
@@ -106,9 +107,7 @@ impl<X: Exchange> Engine<X> {
             self.pair(id, on).ask_about_user(io);
         } else if self.clients[id].proves() {
             self.prove_by(id, on, io);
-        } else if self.clients[id].pool != Some(pool)
-            && self.paths().is_overtaken(id, pool, io.now())
-        {
+        } else if !self.clients[id].pool.is(pool) && self.paths().is_overtaken(id, pool, io.now()) {
             self.paths().leave_reader(id, pool);
             self.place(on, io);
         } else if self.join(id, on, io) == Readable::Now {
@@ -146,13 +145,13 @@ impl<X: Exchange> Engine<X> {
             return Readable::NotYet;
         }
         let (client, half) = (&mut self.clients[id], &mut *self.servers[server]);
-        pair::link(id, client, server, half);
+        pair::lend(id, client, server, half);
         let pool = half.pool;
         let waiter = client.phase.prepare(Waiter::served(id, pool, now));
         if !client.is_welcomed() {
             let welcome = half.welcome.clone();
             client.complete_vars(&welcome, &mut self.context);
-            client.role_changes = role_changes(half.epoch);
+            client.pool.welcomed_at(role_changes(half.epoch));
         }
         half.stages.link(waiter.since, now);
         self.pools.view(pool).assigned(now.saturating_sub(waiter.since));
@@ -183,7 +182,7 @@ impl<X: Exchange> Engine<X> {
         if let Preparation::TellPrincipal(_) = step {
             return self.principal_told(on, io);
         }
-        let Some(id) = server.client else { return };
+        let Some(id) = *server.client else { return };
         let readable = match step {
             Preparation::Hear
             | Preparation::Check
@@ -254,7 +253,7 @@ impl<X: Exchange> Engine<X> {
         };
         if readable == Readable::Now {
             self.go_on(id, io);
-            if self.clients.get(id).is_some_and(|client| client.server == Some(on)) {
+            if self.clients.get(id).is_some_and(|client| *client.server == Some(on)) {
                 self.channels(id).pass_if_due(io);
             }
         }
@@ -265,6 +264,8 @@ impl<X: Exchange> Engine<X> {
         if !self.clients[id].is_welcomed() {
             let welcome = self.servers[on].welcome.clone();
             self.welcome(id, Some(on), &welcome, io);
+            let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
+            time_link(client, server, &mut self.transactions.timings, io.now());
             if self.pools.mode_of(&self.servers[on]) != PoolMode::Session {
                 if self.clients[id].stream.holds_message() {
                     // The client has already sent a request for the server.
@@ -276,15 +277,18 @@ impl<X: Exchange> Engine<X> {
             // It was not queued for its first transaction, which may come much later.
             self.servers[on].stages.clear();
         }
-        let client = &self.clients[id];
-        if client.while_waiting.fails {
-            self.pair(id, on).fail_transaction(io);
-            return Readable::NotYet;
-        }
-        if client.while_waiting.begins {
-            let opening = self.sessions.of(id, client.serial).opening.clone();
-            self.pair(id, on).begin_again(&opening, io);
-            return Readable::NotYet;
+        if !self.clients[id].while_waiting.steps.is_empty() {
+            let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
+            time_link(client, server, &mut self.transactions.timings, io.now());
+            if client.while_waiting.steps.have(Steps::FAILS) {
+                self.pair(id, on).fail_transaction(io);
+                return Readable::NotYet;
+            }
+            if client.while_waiting.steps.have(Steps::BEGINS) {
+                let opening = self.sessions.of(id, client.serial).opening.clone();
+                self.pair(id, on).begin_again(&opening, io);
+                return Readable::NotYet;
+            }
         }
         self.pair(id, on).begin(io.now());
         Readable::Now
@@ -306,12 +310,15 @@ impl<X: Exchange> Engine<X> {
         });
         let process_id = process_id.map(|server| server.key.pid);
         let key = self.keys.draw(peer, process_id, io);
-        let pool = client.pool.filter(|_| client.replication.is_none());
+        let pool = client.pool.id().filter(|_| client.replication.is_none());
         let introduction: &[u8] = pool.map_or(&[], |pool| &self.pools.settings(pool).introduction);
         self.scratch.clear();
         client.greet(key, welcome, introduction, &self.context, &mut self.scratch);
         io.send_client(id, &self.scratch);
         self.keys.insert(key, id);
+        if let Some(timings) = &mut self.transactions.timings {
+            timings.welcome(client.serial, io.now());
+        }
     }
 }
 
@@ -351,8 +358,34 @@ impl<X: Exchange> Engine<X> {
             Freed::NotYet => {}
             Freed::Cancels => self.cancellation().send(on, None, io),
             Freed::NotOpened => self.open_failed(on, CloseReason::LeftDuringLogin, None, io),
+            Freed::Marked => {
+                let (pool, worker) = (self.servers[on].pool, self.context.worker);
+                self.place(on, io);
+                self.pools.exchange.pool(pool, |pool| pool.sort_last(worker));
+            }
             Freed::Enlisted => self.seats().enlisted(on, io),
             Freed::Close(reason) => self.seats().close(on, reason, io),
         }
+    }
+}
+
+/// Records that the client's server is prepared, if the client is timed (`connection_timings`).
+#[cold]
+fn time_link(
+    client: &mut Client,
+    server: &mut Server,
+    timings: &mut Option<Box<Timings>>,
+    now: Micros,
+) {
+    if !client.while_waiting.steps.have(Steps::TIMED) {
+        return;
+    }
+    let assigned_at = server.stages.assigned_at();
+    let awaits_first = timings
+        .as_mut()
+        .is_some_and(|timings| timings.apply(client.serial, server.choice(), assigned_at, now));
+    client.while_waiting.steps.set(Steps::TIMED, awaits_first);
+    if awaits_first {
+        server.stages.describe_any();
     }
 }

@@ -208,7 +208,7 @@ impl<X: Exchange> Seats<'_, X> {
     /// clients wait for, a few times a second.
     pub(super) fn tend_attending(&mut self, io: &mut impl Io<X>) {
         let mut attending = self.servers.ids_where(|server| server.is_attending());
-        attending.sort_by_key(|id| self.servers[*id].times.connected_at);
+        attending.sort_by_key(|id| self.servers[*id].times.connected_at());
         let mut aged: Vec<PoolId> = Vec::new();
         for id in attending {
             let server = &mut *self.servers[id];

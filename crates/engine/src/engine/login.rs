@@ -3,7 +3,9 @@
 use config::AccessPolicy;
 
 use super::Engine;
+use crate::admission::membership::Membership;
 use crate::admission::pool::{Entrance, Grant, Pool};
+use crate::client::Steps;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Identity, Newcomer, PoolId, ServerId};
 use crate::lifecycle::attend::hand_off;
@@ -46,7 +48,7 @@ impl<X: Exchange> Engine<X> {
             // It comes back as a new client after the handshake.
             Step::StartTls(start) => {
                 let client = self.clients.remove(id);
-                io.start_tls(id, start, client.connected_at);
+                io.start_tls(id, start, client.times.connected_at());
             }
             Step::Cancel(key) => {
                 let asked = self.cancellation().ask(id, &key, io);
@@ -92,10 +94,15 @@ impl<X: Exchange> Engine<X> {
         };
         self.pools.remark_autodb(id, pool, io);
         let (client, mut one) = (&mut self.clients[id], self.pools.one(pool));
-        match may_enter(id, client, &mut one, &self.context.config, io) {
-            Ok(()) => self.enter_pool(id, pool, io),
-            Err(why) => self.disconnect(id, why, io),
+        if let Err(why) = may_enter(id, client, &mut one, &self.context.config, io) {
+            return self.disconnect(id, why, io);
         }
+        if let Some(timings) = &mut self.transactions.timings {
+            let times = (client.times.connected_at(), client.login_mut().startup_at);
+            timings.begin(client.serial, client.identity.clone(), times, io.now());
+            client.while_waiting.steps.set(Steps::TIMED, true);
+        }
+        self.enter_pool(id, pool, io);
     }
 
     /// Lets a client into its pool. If a check is due, an idle server is asked first.
@@ -140,7 +147,6 @@ impl<X: Exchange> Engine<X> {
         client.vars = Values::new(login.vars);
         client.replication = login.replication;
         let replicates = client.replication.is_some();
-        client.pool = Some(pool);
         self.pools.view(pool).stats.logins += 1;
         let client = &mut self.clients[id];
         if *client.identity == *view_identity {
@@ -150,16 +156,17 @@ impl<X: Exchange> Engine<X> {
             pool.enter();
             (pool.current_welcome(), pool.role_changes())
         });
-        self.clients[id].role_changes = role_changes;
+        self.clients[id].pool = Membership::of(pool, role_changes);
         let welcome = warm.filter(|_| !replicates && !self.pools.settings(pool).is_session());
         let Some(welcome) = welcome else { return self.serve(id, io) };
         let client = &mut self.clients[id];
         client.complete_vars(&welcome, &mut self.context);
         self.welcome(id, None, &welcome, io);
         let (client, mut pool) = (&self.clients[id], self.pools.one(pool));
-        if hand_off(id, client, &mut pool, &welcome, &self.context, io) {
+        let timings = &mut self.transactions.timings;
+        if hand_off(id, client, &mut pool, &welcome, &self.context, timings, io) {
             let client = self.clients.remove(id);
-            self.keys.remove(client.key);
+            self.keys.remove(client.key.number());
             self.watch.iter_mut().for_each(|watch| watch.left(client.serial, None));
             return;
         }

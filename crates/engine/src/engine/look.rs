@@ -90,6 +90,17 @@ impl<'a> Look<'a> {
         Figures { clients: tally.clients_without_pool(), failures: *self.failures, pools }
     }
 
+    /// Returns the servers that clients have, and that may not have more memory than their pools'
+    /// `server_max_memory`.
+    pub fn limited_in_memory(&self) -> impl Iterator<Item = (ServerId, &Server, u64)> {
+        self.servers.iter().filter_map(|(id, server)| {
+            let limit = self.views.get(server.pool)?.settings.server_max_memory;
+            let is_used = matches!(*server.phase, ServerPhase::Linked) || server.is_attending();
+            let counts = is_used && server.replication.is_none() && server.doomed.is_none();
+            (limit > 0 && counts).then_some((id, &**server, limit))
+        })
+    }
+
     /// Returns the pulse of each pool that this worker knows.
     pub fn pulses(&self) -> Vec<(PoolId, Pulse)> {
         let new = |stats| Pulse { stats, ..Pulse::default() };
@@ -114,7 +125,7 @@ impl<'a> Look<'a> {
     /// Returns the client's server, for the shell's back-pressure.
     #[inline]
     pub fn server_of(&self, id: ClientId) -> Option<ServerId> {
-        self.clients.get(id)?.server
+        *self.clients.get(id)?.server
     }
 
     /// Is the client still logging in?
@@ -126,7 +137,7 @@ impl<'a> Look<'a> {
 
     #[inline]
     pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
-        self.servers.get(id)?.client
+        *self.servers.get(id)?.client
     }
 
     /// Returns the client that receives what the server sends now, and that may be slow. Replies to
@@ -183,7 +194,7 @@ impl<'a> Look<'a> {
     }
 
     fn client_at(&self, server: &Server) -> Option<&'a Client> {
-        self.clients.get(server.client?)
+        self.clients.get((*server.client)?)
     }
 
     fn pool_mode(&self, pool: PoolId) -> Option<PoolMode> {
@@ -198,7 +209,7 @@ impl<'a> Look<'a> {
     /// Does `Restart::export` write the complete state of this client? A transaction may be open.
     pub fn may_move(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
-        let view = client.pool.and_then(|pool| self.views.get(pool));
+        let view = client.pool.id().and_then(|pool| self.views.get(pool));
         client.may_move(view, client.server.map(|on| &*self.servers[on]))
     }
 

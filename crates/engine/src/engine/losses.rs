@@ -33,7 +33,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let server = &mut *self.servers[id];
-        if let Some(client) = server.client
+        if let Some(client) = *server.client
             && holding::release_lost(&mut self.clients[client], server)
         {
             self.follow_rename(client);
@@ -50,8 +50,8 @@ impl<X: Exchange> Engine<X> {
             // Nothing of the client's was sent, and none of its session state is on the server.
             Losing::Prepared | Losing::AskedAboutUser => {
                 let server = &mut *self.servers[id];
-                let (client, pool) = (server.client, server.pool);
-                let was_idle = server.times.asked_at > server.times.released_at;
+                let (client, pool) = (*server.client, server.pool);
+                let was_idle = server.times.asked_when_free();
                 if let Some(client) = client {
                     self.clients[client].lose_unused(server);
                 }
@@ -68,7 +68,7 @@ impl<X: Exchange> Engine<X> {
             // The server has not run the request that was sent with the settings.
             Losing::Ahead => {
                 let server = &mut *self.servers[id];
-                if let (Some(client), Some(request)) = (server.client, server.phase.take_request())
+                if let (Some(client), Some(request)) = (*server.client, server.phase.take_request())
                 {
                     self.move_request(client, id, &request, reason, io);
                 }
@@ -76,7 +76,7 @@ impl<X: Exchange> Engine<X> {
             // The client's request goes to another server, or the client is told.
             Losing::Linked => {
                 let server = &*self.servers[id];
-                let client = server.client;
+                let client = *server.client;
                 // If a limit ended the request, another server must not run it again.
                 let is_limited = matches!(*server.phase, ServerPhase::Linked) && !is_loss(reason);
                 if let Some(client) = client {
@@ -134,7 +134,7 @@ impl<X: Exchange> Engine<X> {
         let loss = pair.loss(reason);
         pair.roll_back_values(io);
         let (serial, is_reader) = (pair.client.serial, pair.pool.view.place != Place::Writer);
-        let view = pair.client.pool.and_then(|own| self.pools.views.get(own));
+        let view = pair.client.pool.id().and_then(|own| self.pools.views.get(own));
         if loss.is_unknown()
             && let Some(view) = view
         {

@@ -1,17 +1,23 @@
 //! Reads mail of other workers.
 
-use crate::admission::pool::Grant;
+use crate::admission::pool::{Grant, Parked};
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{ServerId, Waiter};
+use crate::ids::Waiter;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::notify::listen::listens_to;
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
-    /// Closes such a server. The client that was to get it waits again, at its old place.
-    fn queue_again(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
-        let (now, worker, pool) = (io.now(), self.context.worker, self.servers[on].pool);
+    /// Gives a server that another worker has sent to its waiter. If the server's node is not the
+    /// primary any more, closes the server, and the waiter waits again, at its old place.
+    fn server_came(&mut self, waiter: Waiter, sent: Parked<X::Transport>, io: &mut impl Io<X>) {
+        let on = self.servers.attach(sent, &mut self.pools, io);
+        let server = &*self.servers[on];
+        let (now, worker, pool) = (io.now(), self.context.worker, server.pool);
+        if !self.pools.known(pool).has_cut(server) {
+            return self.join_waiter(waiter, on, io);
+        }
         self.servers[on].phase.unpark();
         self.seats().close(on, CloseReason::PrimaryChanged, io);
         if !self.clients.waits(waiter, pool) {
@@ -35,14 +41,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn read_mail(&mut self, mail: Mail<X::Transport>, io: &mut impl Io<X>) {
         let (now, worker) = (io.now(), self.context.worker);
         match mail {
-            Mail::Server { waiter, server } => {
-                let id = self.servers.attach(server, &mut self.pools, io);
-                let server = &*self.servers[id];
-                if self.pools.known(server.pool).has_cut(server) {
-                    return self.queue_again(waiter, id, io);
-                }
-                self.join_waiter(waiter, id, io);
-            }
+            Mail::Server { waiter, server } => self.server_came(waiter, server, io),
             Mail::Refuse { waiter, pool, error } => {
                 if self.clients.waits(waiter, pool)
                     && !self.paths().leave_reader(waiter.client, pool)
@@ -112,6 +111,7 @@ impl<X: Exchange> Engine<X> {
                 self.seats().idled_in_lobby(server, serial, io);
             }
             Mail::FreePlaces => self.context.places_wanted = true,
+            Mail::Password { server, serial, issued } => self.connect(server, serial, issued, io),
         }
     }
 }

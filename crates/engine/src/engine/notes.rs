@@ -11,7 +11,10 @@ use super::tables::{Clients, Servers};
 use crate::client::Client;
 use crate::context::Context;
 use crate::ids::{ClientId, Identity, Micros, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::login::auth::{Credentials, Login, Peer};
+use crate::operator::timings::Timings;
+use crate::operator::transactions::Transactions;
 use crate::server::LoginStage;
 use crate::shell::Exchange;
 use crate::watch::Watch;
@@ -25,6 +28,7 @@ pub struct Notes<'a, X> {
     pools: &'a mut Pools<X>,
     credentials: &'a mut Credentials,
     nobody: &'a Arc<Identity>,
+    transactions: &'a mut Transactions,
     watch: &'a mut Option<Box<Watch>>,
     warms_pools: &'a mut bool,
 }
@@ -39,6 +43,7 @@ impl<X: Exchange> Engine<X> {
             pools: &mut self.pools,
             credentials: &mut self.credentials,
             nobody: &self.nobody,
+            transactions: &mut self.transactions,
             watch: &mut self.watch,
             warms_pools: &mut self.warms_pools,
         }
@@ -64,10 +69,20 @@ impl<X: Exchange> Notes<'_, X> {
         }
     }
 
+    /// Notes that the process of this server has too much memory: the server is closed when it is free.
+    pub fn server_is_large(&mut self, serial: u64) {
+        let mut servers = self.servers.iter_mut();
+        if let Some((_, server)) = servers.find(|(_, server)| server.serial == serial) {
+            server.doomed.get_or_insert(CloseReason::MaxMemory);
+        }
+    }
+
     /// Applies a new configuration, which the pools have already.
     pub fn set_config(&mut self, config: Arc<Config>) {
         *self.warms_pools = true;
         *self.watch = Watch::configured(self.watch.take(), &config);
+        let timings = &mut self.transactions.timings;
+        *timings = Timings::configured(timings.take(), config.global.connection_timings);
         self.context.reload(config);
         self.credentials.clear();
         self.pools.exchange.limits(|limits| limits.guesses.clear());

@@ -19,7 +19,7 @@ use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::replicate::begin_replication;
 use crate::operator::failures::ServerFailure;
 use crate::server::{Server, ServerPhase, ServerPurpose};
-use crate::shell::{Event, Exchange, Io, Mail};
+use crate::shell::{Event, Exchange, Io, Issued, Mail};
 
 const NOTHING_PROVEN: &str = "the server did not ask for a password, so its login does not check one; \
                               to allow this, set auth_type = trust in a configuration file";
@@ -59,9 +59,33 @@ impl<X: Exchange> Engine<X> {
         }
         let identity = &one.view.identity;
         io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
-        match &target {
-            Some(target) => io.connect(id, target),
-            None => self.open_failed(id, CloseReason::NoHost, None, io),
+        let Some(target) = target else {
+            return self.open_failed(id, CloseReason::NoHost, None, io);
+        };
+        match self.new_server(id).await_password(&target) {
+            Some(wanted) => io.ask_password(id, serial, wanted),
+            None => io.connect(id, &target, &self.pools.one(pool).view.settings.tls),
+        }
+    }
+
+    /// Connects this server, whose password is known, unless its login has ended meanwhile.
+    pub(super) fn connect(
+        &mut self,
+        id: ServerId,
+        serial: u64,
+        issued: Result<Issued, String>,
+        io: &mut impl Io<X>,
+    ) {
+        if self.servers.get(id).is_none_or(|server| server.serial != serial) {
+            return;
+        }
+        match self.new_server(id).take_password(issued, io.now()) {
+            Ok(Some(target)) => {
+                let pool = self.servers[id].pool;
+                io.connect(id, &target, &self.pools.one(pool).view.settings.tls);
+            }
+            Ok(None) => {}
+            Err(why) => self.open_failed(id, CloseReason::Text(&why), None, io),
         }
     }
 
@@ -88,7 +112,7 @@ impl<X: Exchange> Engine<X> {
             // Another connection is opened in place of this one.
             Outcome::Again(decline) => {
                 let mut server = self.servers.remove(id);
-                if let Some(client) = server.client {
+                if let Some(client) = *server.client {
                     pair::part(&mut self.clients[client], &mut server);
                 }
                 let mut pool = self.pools.one(server.pool);
@@ -136,7 +160,7 @@ impl<X: Exchange> Engine<X> {
         self.new_server(id).enter_pool(&mut login, io);
         let server = &*self.servers[id];
         // The client that the server was opened for, if it is still there.
-        let (pool, client) = (server.pool, server.client);
+        let (pool, client) = (server.pool, *server.client);
         let proves = matches!(login.purpose, Some(ServerPurpose::Proof { .. }));
         if let Some(client) = client {
             pair::part(&mut self.clients[client], &mut self.servers[id]);
@@ -214,7 +238,7 @@ impl<X: Exchange> Engine<X> {
                 self.work.push(Work::Open(pool));
             }
             self.seats().feed(io);
-            if let Some(own) = purpose.client().filter(|own| client == Some(*own)) {
+            if let Some(own) = purpose.client().filter(|own| *client == Some(*own)) {
                 self.not_opened_for(own, pool, &purpose, &failure, io);
             }
             return;

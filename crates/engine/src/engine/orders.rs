@@ -98,7 +98,7 @@ impl<X: Exchange> Engine<X> {
             // A client that leaves a busy server ends it, and the log would have that reason.
             let is_busy = |client: &Client| {
                 let on = client.server.and_then(|on| self.servers.get(on));
-                client.pool == Some(id) && on.is_some_and(|server| !server.is_clean())
+                client.pool.is(id) && on.is_some_and(|server| !server.is_clean())
             };
             for client in self.clients.ids_where(is_busy) {
                 self.disconnect(client, CloseReason::DatabaseRemoved, io);
@@ -116,7 +116,7 @@ impl<X: Exchange> Engine<X> {
                     }
                 }
             }
-            for client in self.clients.ids_where(|client| client.pool == Some(id)) {
+            for client in self.clients.ids_where(|client| client.pool.is(id)) {
                 self.disconnect(client, CloseReason::DatabaseRemoved, io);
             }
             io.close_lobby(id, Closing::AtOnce, CloseReason::DatabaseRemoved.text());

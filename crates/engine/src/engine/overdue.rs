@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::pools::Pools;
 use super::tables::{Clients, Servers};
-use crate::admission::pool::Gate;
+use crate::admission::pool::{Gate, Pool};
 use crate::client::{Client, ClientPhase};
 use crate::context::Context;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, micros, over};
@@ -47,7 +47,7 @@ impl<X: Exchange> Overdue<'_, X> {
         let global = &self.context.config.global;
         let login = micros(global.client_login_timeout);
         let cancel = micros(global.cancel_wait_timeout);
-        let settings = |client: &Client| client.pool.map(|pool| &**self.pools.settings(pool));
+        let settings = |client: &Client| client.pool.id().map(|pool| &**self.pools.settings(pool));
         // Waiting for a server is part of the client's query.
         let query_limit = |client: &_| settings(client).map_or(0, |pool| pool.query_timeout);
         let wait_limit =
@@ -61,7 +61,7 @@ impl<X: Exchange> Overdue<'_, X> {
         let mut expired = Vec::new();
         for (id, client) in self.clients.iter() {
             let why = match &*client.phase {
-                ClientPhase::Login(_) if over(login, client.connected_at, now) => {
+                ClientPhase::Login(_) if over(login, client.times.connected_at(), now) => {
                     "client_login_timeout".into()
                 }
                 ClientPhase::Waiting(waiter) if over(query_limit(client), waiter.since, now) => {
@@ -71,20 +71,23 @@ impl<X: Exchange> Overdue<'_, X> {
                     OwnError::new(Cause::QueryWaitTimeout, QUERY_WAIT_TIMEOUT)
                 }
                 ClientPhase::Waiting(_)
-                    if !client.is_welcomed() && over(login, client.connected_at, now) =>
+                    if !client.is_welcomed() && over(login, client.times.connected_at(), now) =>
                 {
                     OwnError::new(Cause::ServerUnreachable, "client_login_timeout (server down)")
                 }
                 ClientPhase::Idle | ClientPhase::Failed(_)
-                    if over(self.context.idle_limit(&client.identity), client.request_at, now)
-                        && !self.sessions.holds(id, client.serial) =>
+                    if over(
+                        self.context.idle_limit(&client.identity),
+                        client.times.request_at(),
+                        now,
+                    ) && !self.sessions.holds(id, client.serial) =>
                 {
                     OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
                 }
                 ClientPhase::Linked if keeps_for_long(client) => {
                     OwnError::new(Cause::IdleTimeout, "pin_timeout")
                 }
-                ClientPhase::Canceling { .. } if over(cancel, client.connected_at, now) => {
+                ClientPhase::Canceling { .. } if over(cancel, client.times.connected_at(), now) => {
                     "cancel_wait_timeout".into()
                 }
                 ClientPhase::Login(_)
@@ -145,7 +148,7 @@ impl<X: Exchange> Overdue<'_, X> {
             None => {
                 let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
                 let holders = own.filter_map(|(_, server)| {
-                    let holder = server.client?;
+                    let holder = (*server.client)?;
                     Some(Holder::new(holder, self.clients.get(holder)?, server))
                 });
                 let (busy, limit) = one.lock(|pool| (pool.busy_servers(), pool.settings.size));
@@ -170,7 +173,7 @@ impl<X: Exchange> Overdue<'_, X> {
             if !is_meant(client) {
                 continue;
             }
-            let since = client.connected_at.max(login.challenged_at);
+            let since = client.times.connected_at().max(login.challenged_at);
             if login.peer.local
                 || login.step.awaits() == Awaited::Answer
                 || self.now.saturating_sub(since) < LOGIN_GRACE
@@ -210,7 +213,7 @@ impl<X: Exchange> Overdue<'_, X> {
         }
         let patience =
             self.pools.views.get(server.pool)?.history.sequences.patience(&server.session.drawn);
-        (self.now.saturating_sub(client.request_at) > patience).then_some(on)
+        (self.now.saturating_sub(client.times.request_at()) > patience).then_some(on)
     }
 }
 
@@ -224,38 +227,46 @@ impl<X: Exchange> Overdue<'_, X> {
             let settings = self.pools.settings(server.pool);
             let client = server.client.and_then(|id| self.clients.get(id));
             let why = match (&*server.phase, client) {
+                (ServerPhase::Connecting(login), _)
+                    if matches!(login.stage, LoginStage::AwaitsPassword(_)) =>
+                {
+                    let patience = login.issued.as_ref().map_or(0, |own| own.wanted.patience());
+                    if !over(patience, server.times.connected_at(), now) {
+                        continue;
+                    }
+                    CloseReason::NoPassword
+                }
                 // PgBouncer's texts: one for a network that does not answer, one for a server.
                 (ServerPhase::Connecting(login), _)
                     if matches!(login.stage, LoginStage::Connecting)
                         && over(
                             settings.server_connect_timeout,
-                            server.times.connected_at,
+                            server.times.connected_at(),
                             now,
                         ) =>
                 {
                     CloseReason::ConnectFailed
                 }
                 (ServerPhase::Connecting(_) | ServerPhase::Login(_), _)
-                    if over(settings.server_connect_timeout, server.times.connected_at, now) =>
+                    if over(settings.server_connect_timeout, server.times.connected_at(), now) =>
                 {
                     CloseReason::ConnectTimeout
                 }
                 (ServerPhase::Linked, Some(client)) => {
                     let busy = !server.ledger.owes_nothing();
-                    let in_transaction = client.transaction_at != 0;
+                    let in_transaction = client.times.in_transaction();
                     // A replication stream has no end that could be late.
                     let limited = server.replication.is_none();
-                    let asked_at = client.request_at.max(server.times.query_at);
+                    let asked_at = client.times.request_at().max(server.times.query_at());
                     if limited && busy && over(settings.query_timeout, asked_at, now) {
                         CloseReason::QueryTimeout
                     } else if !busy
                         && in_transaction
-                        && over(settings.idle_transaction_timeout, server.times.replied_at, now)
+                        && over(settings.idle_transaction_timeout, server.times.replied_at(), now)
                     {
                         CloseReason::IdleTransactionTimeout
                     } else if limited
-                        && in_transaction
-                        && over(settings.transaction_timeout, client.transaction_at, now)
+                        && client.times.in_transaction_over(settings.transaction_timeout, now)
                     {
                         CloseReason::TransactionTimeout
                     } else {
@@ -267,7 +278,7 @@ impl<X: Exchange> Overdue<'_, X> {
                 (ServerPhase::Preparing(Preparation::Confirm), Some(_))
                     if server.status != b'I' || server.has_traces() =>
                 {
-                    if !over(settings.query_timeout, server.times.asked_at, now) {
+                    if !over(settings.query_timeout, server.times.asked_at(), now) {
                         continue;
                     }
                     CloseReason::QueryTimeout
@@ -280,7 +291,7 @@ impl<X: Exchange> Overdue<'_, X> {
                     | ServerPhase::Listening,
                     _,
                 ) if !server.ledger.owes_nothing()
-                    && over(settings.server_connect_timeout, server.times.asked_at, now) =>
+                    && over(settings.server_connect_timeout, server.times.asked_at(), now) =>
                 {
                     CloseReason::CheckFailed
                 }
@@ -311,8 +322,11 @@ impl<X: Exchange> Overdue<'_, X> {
         };
         let mut obsolete = self.servers.ids_where(|server| may_go(server));
         obsolete.retain(|id| {
-            let Server { pool, epoch, .. } = *self.servers[*id];
-            self.pools.exchange.pool(pool, |pool| pool.epoch()) != epoch
+            let server = &*self.servers[*id];
+            let is_old = |pool: &mut Pool<_>| {
+                pool.epoch() != server.epoch || pool.passwords.replaces(server.password_number)
+            };
+            self.pools.exchange.pool(server.pool, is_old)
         });
         obsolete
     }

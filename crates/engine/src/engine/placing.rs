@@ -8,7 +8,7 @@ use crate::admission::shares::TURN;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::principal;
-use crate::server::{Server, Times};
+use crate::server::Server;
 use crate::session::on_server::WayBack;
 use crate::shell::{Exchange, Io, Mail};
 
@@ -16,9 +16,9 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn place(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
         let worker = self.context.worker;
-        let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.servers[id];
+        let Server { pool, epoch, times, .. } = *self.servers[id];
         // After its login, a server serves its own pool for some time: the login was expensive.
-        let is_new = now.saturating_sub(opened_at) < TURN;
+        let is_new = times.opened_within(TURN, now);
         // Does no other pool have a better right to the seat?
         let mut is_ours = is_new;
         let may_return = !self.context.has_successor;

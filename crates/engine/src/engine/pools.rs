@@ -330,11 +330,11 @@ impl<X: Exchange> Pools<X> {
     /// Would this server run the client's statements as another role than it has logged in as?
     #[inline]
     pub(crate) fn has_another_role(&mut self, client: &Client, server: &Server) -> bool {
-        let now = match client.pool {
+        let now = match client.pool.id() {
             Some(pool) if pool != server.pool => self.one(pool).role_changes(),
             Some(_) | None => role_changes(server.epoch),
         };
-        now != client.role_changes && client.is_welcomed()
+        client.pool.has_another_role(now) && client.is_welcomed()
     }
 
     /// Creates the pools of databases with `user=`, which are filled up to `min_pool_size` before
@@ -393,8 +393,8 @@ impl<X: Exchange> Pools<X> {
             return None;
         }
         Some(clients.ids_where(|client| {
-            client.pool == Some(pool)
-                && client.role_changes != changes
+            client.pool.is(pool)
+                && client.pool.has_another_role(changes)
                 && client.is_welcomed()
                 && matches!(*client.phase, ClientPhase::Idle | ClientPhase::Waiting(_))
         }))
@@ -432,6 +432,7 @@ fn view_of<'a, X: Exchange>(
             history: TextHistory::default(),
             has_bad_reports: false,
             role_changes: pool.role_changes(),
+            takes_seat: false,
         })
     })
 }

@@ -27,7 +27,7 @@ impl<X: Exchange> Engine<X> {
     /// Handles bytes of a client, with those before them that were held, and sends the messages to its
     /// server.
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        let Some(on) = self.clients[id].server else { return };
+        let Some(on) = *self.clients[id].server else { return };
         let input = Input::take(&mut self.clients[id], bytes);
         let mut preface = None;
         if self.servers[on].session.get().is_some_and(|own| own.ahead.is_some()) {
@@ -126,7 +126,7 @@ impl<X: Exchange> Engine<X> {
             match self.pass_replies(on, bytes, io) {
                 Passed::All => return,
                 Passed::UpToRequest => {
-                    let Some(id) = self.servers[on].client else { return };
+                    let Some(id) = *self.servers[on].client else { return };
                     if let Ahead::Refused(request) = self.pair(id, on).ahead_answered(io) {
                         let reason = CloseReason::SettingsRefused;
                         return self.move_request(id, on, &request, reason, io);
@@ -161,7 +161,7 @@ impl<X: Exchange> Engine<X> {
     fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
         let server = &mut *self.servers[on];
-        let id = server.client;
+        let id = *server.client;
         let client = id.and_then(|id| self.clients.get_mut(id));
         let Some(view) = self.pools.views.get_mut(server.pool) else { return Passed::All };
         let (is_reader, mut left_recovery) = (view.place != Place::Writer, false);
@@ -202,7 +202,12 @@ impl<X: Exchange> Engine<X> {
             && let Some(client) = self.clients.get(id)
         {
             let session = self.sessions.of(id, client.serial);
-            note_read(session, self.pools.routing(client.pool), news.left_recovery, io.clock());
+            note_read(
+                session,
+                self.pools.routing(client.pool.id()),
+                news.left_recovery,
+                io.clock(),
+            );
         }
         // Statement mode forbids transactions. So the client is not told that one has begun.
         let unheard = whole && matches!(stop, replies::Stop::TransactionBlock);
@@ -218,7 +223,7 @@ impl<X: Exchange> Engine<X> {
         }
         match stop {
             replies::Stop::Incomplete => {
-                if let (true, Some(id)) = (refused, self.servers[on].client) {
+                if let (true, Some(id)) = (refused, *self.servers[on].client) {
                     self.pair(id, on).hold_refused(io);
                 }
                 if !notified.is_empty() {
@@ -290,7 +295,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     fn go_on_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = &*self.servers[on];
-        let Some(id) = server.client else { return };
+        let Some(id) = *server.client else { return };
         match Awaited::of(&self.clients[id], server) {
             Awaited::Nothing => {}
             Awaited::Permission => {
@@ -308,7 +313,7 @@ impl<X: Exchange> Engine<X> {
     /// Continues with a server that owes its client nothing more.
     pub(crate) fn query_done(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = &mut *self.servers[on];
-        let Some(id) = server.client else { return };
+        let Some(id) = *server.client else { return };
         let Some(view) = self.pools.views.get_mut(server.pool) else { return };
         let answered = Answered {
             on,

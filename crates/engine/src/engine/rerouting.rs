@@ -3,7 +3,7 @@
 use super::routing::Paths;
 use super::work::Work;
 use crate::admission::pool::Pool;
-use crate::client::{Client, ClientPhase, ReaderPlace};
+use crate::client::{Client, ClientPhase, ReaderPlace, Steps};
 use crate::ids::{Micros, PoolId, Waiter};
 use crate::routing::choose::FULL_PATIENCE;
 use crate::shell::Exchange;
@@ -16,7 +16,7 @@ impl<X: Exchange> Paths<'_, X> {
         let has_waited = |client: &Client| {
             client.while_waiting.reader == ReaderPlace::Open
                 && matches!(*client.phase, ClientPhase::Waiting(waiter)
-                    if client.pool != Some(waiter.pool)
+                    if !client.pool.is(waiter.pool)
                         && now.saturating_sub(waiter.since) > FULL_PATIENCE)
         };
         for id in self.clients.ids_where(has_waited) {
@@ -42,11 +42,10 @@ impl<X: Exchange> Paths<'_, X> {
         let waits = |client: &Client| {
             let is_here = client.wait().is_some_and(|waiter| waiter.pool == pool);
             is_here
-                && client.pool == Some(pool)
+                && client.pool.is(pool)
                 && client.is_welcomed()
                 && client.stream.holds_message()
-                && !client.while_waiting.fails
-                && !client.while_waiting.begins
+                && !client.while_waiting.steps.have(Steps::FAILS | Steps::BEGINS)
         };
         let waiting = self.clients.ids_where(waits).into_iter();
         let mut waiting: Vec<_> =

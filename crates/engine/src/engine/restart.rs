@@ -18,6 +18,7 @@ use crate::lifecycle::attend;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::preparation::Readable;
 use crate::notify::listen::{Unread, end_listening};
+use crate::operator::timings::Timings;
 use crate::routing::Sessions;
 use crate::server::ServerPhase;
 use crate::session::text_history::CustomsRecord;
@@ -35,13 +36,15 @@ pub struct Restart<'a, X> {
     pools: &'a mut Pools<X>,
     keys: &'a mut Keys,
     sessions: &'a mut Sessions,
+    timings: &'a mut Option<Box<Timings>>,
     work: &'a mut work::Queue,
 }
 
 impl<X: Exchange> Engine<X> {
     pub fn restart(&mut self) -> Restart<'_, X> {
         let Self { context, clients, servers, pools, keys, sessions, work, .. } = self;
-        Restart { context, clients, servers, pools, keys, sessions, work }
+        let timings = &mut self.transactions.timings;
+        Restart { context, clients, servers, pools, keys, sessions, timings, work }
     }
 
     /// Begins to serve what was imported. Servers without a client are parked, and waiting clients
@@ -51,7 +54,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.clock();
         for id in clients.iter().copied() {
             if let Some(client) = self.clients.get(id)
-                && let Some(view) = client.pool.and_then(|pool| self.pools.views.get(pool))
+                && let Some(view) = client.pool.id().and_then(|pool| self.pools.views.get(pool))
             {
                 self.sessions.suppose_write((id, client.serial), &view.settings, now);
             }
@@ -91,12 +94,12 @@ impl<X: Exchange> Engine<X> {
         let is_idle = |client: &Client| matches!(*client.phase, ClientPhase::Idle);
         clients.retain(|id| self.clients.get(*id).is_some_and(is_idle));
         // The client that has waited longest comes first again.
-        clients.sort_by_key(|id| self.clients[*id].request_at);
+        clients.sort_by_key(|id| self.clients[*id].times.request_at());
         for id in clients {
             let Some(client) = self.clients.get(id) else { continue };
             let replicates = client.replication.is_some();
             let asks = replicates || !client.is_welcomed() || client.stream.holds_message();
-            match client.pool {
+            match client.pool.id() {
                 None => self.disconnect(id, CloseReason::DatabaseRemoved, io),
                 Some(_) => {
                     if asks && self.link(id, io) == Readable::Now {
@@ -129,19 +132,19 @@ impl<X: Exchange> Restart<'_, X> {
         let mut exported = Exported::default();
         for id in self.clients.ids_where(|_| true) {
             let client = &self.clients[id];
-            let view = client.pool.and_then(|pool| self.pools.views.get(pool));
+            let view = client.pool.id().and_then(|pool| self.pools.views.get(pool));
             let may_move = client.may_move(view, client.server.map(|on| &*self.servers[on]));
-            if !may_move || stays(id, client.server) {
+            if !may_move || stays(id, *client.server) {
                 continue;
             }
             let mut record = writer.client(client);
-            if let Some(on) = client.server {
+            if let Some(on) = *client.server {
                 let server = &*self.servers[on];
                 let epoch = self.pools.exchange.pool(server.pool, |pool| pool.epoch());
                 record.server = Some(writer.server(server, epoch, Some(client)));
             }
             writer.records.clients.push(record);
-            let (serial, server) = (client.serial, client.server);
+            let (serial, server) = (client.serial, *client.server);
             exported.clients.push(ExportedClient { id, serial, server });
         }
         let worker = self.context.worker;
@@ -204,13 +207,13 @@ impl<X: Exchange> Restart<'_, X> {
         }
         let client = self.clients.remove(id);
         self.sessions.leave(id);
-        exported.server = client.server;
-        self.keys.remove(client.key);
+        exported.server = *client.server;
+        self.keys.remove(client.key.number());
         end_listening(self.context.worker, id, &client, &mut self.pools.exchange);
         if client.counted {
             self.pools.exchange.limits(|limits| limits.client_left(&client.identity));
         }
-        if let Some(pool) = client.pool {
+        if let Some(pool) = client.pool.id() {
             let worker = self.context.worker;
             self.pools.exchange.pool(pool, |pool| {
                 pool.clients -= 1;
@@ -219,7 +222,7 @@ impl<X: Exchange> Restart<'_, X> {
                 }
             });
         }
-        if let Some(on) = client.server {
+        if let Some(on) = *client.server {
             let server = self.servers.remove(on);
             self.pools.forget_server(&server, now);
         }

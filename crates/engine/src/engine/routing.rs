@@ -91,7 +91,7 @@ impl<X: Exchange> Paths<'_, X> {
         });
         let is_whole = client.stream.at_boundary();
         let writer =
-            client.pool.filter(|pool| is_held && is_whole && self.pools.routes(Some(*pool)));
+            client.pool.id().filter(|pool| is_held && is_whole && self.pools.routes(Some(*pool)));
         let Some((writer, FirstRequest::Whole(len))) =
             writer.map(|own| (own, first_request(bytes)))
         else {
@@ -105,7 +105,7 @@ impl<X: Exchange> Paths<'_, X> {
     #[inline]
     pub(super) fn note_handled(&mut self, id: ClientId, len: usize) {
         let Some(client) = self.clients.get(id) else { return };
-        if !self.pools.routes(client.pool) {
+        if !self.pools.routes(client.pool.id()) {
             return;
         }
         let last = client.server.map(|on| self.servers[on].ledger.last_end());
@@ -126,7 +126,7 @@ impl<X: Exchange> Paths<'_, X> {
         now: Micros,
     ) -> Option<(PoolId, Grant<X::Transport>)> {
         let client = &mut self.clients[id];
-        let writer = client.pool.filter(|writer| *writer != pool)?;
+        let writer = client.pool.id().filter(|writer| *writer != pool)?;
         let (serial, values) = (client.serial, client.digest());
         let place = client.while_waiting.reader;
         if place == ReaderPlace::Left {
@@ -157,7 +157,7 @@ impl<X: Exchange> Paths<'_, X> {
         now: Micros,
     ) -> Grant<X::Transport> {
         let worker = self.context.worker;
-        let changed_at = self.pools.role_change_at(self.clients[id].pool, pool);
+        let changed_at = self.pools.role_change_at(self.clients[id].pool.id(), pool);
         let (is_replaced, grant) = self
             .pools
             .exchange
@@ -178,7 +178,7 @@ impl<X: Exchange> Paths<'_, X> {
         };
         let session = self.sessions.of(id, client.serial);
         let need = session.need;
-        let routing = self.pools.routing(client.pool);
+        let routing = self.pools.routing(client.pool.id());
         let changed_at = routing.map_or(0, Routing::role_changed_at);
         // A pool that has stopped routing has no reads on standbys.
         let is_overtaken = routing.is_none_or(|routing| routing.node(node, need, now).is_err())
@@ -194,7 +194,7 @@ impl<X: Exchange> Paths<'_, X> {
         let client = self.clients.get_mut(id).filter(|client| client.may_leave_reader(pool));
         let Some(client) = client else { return false };
         let (serial, waiter) = (client.serial, client.wait());
-        let since = waiter.map_or(client.request_at, |waiter| waiter.since);
+        let since = waiter.map_or(client.times.request_at(), |waiter| waiter.since);
         self.sessions.judge_again(id, serial, since);
         if let Some(waiter) = waiter {
             let worker = self.context.worker;
@@ -215,10 +215,10 @@ impl<X: Exchange> Paths<'_, X> {
         io: &mut impl Io<X>,
     ) -> Option<ClientId> {
         let server = &mut *self.servers[on];
-        let id = server.client?;
+        let id = (*server.client)?;
         let client = &mut self.clients[id];
         let opening = take_from_reader(id, client, server, io);
-        if let Some(routing) = self.pools.routing(client.pool) {
+        if let Some(routing) = self.pools.routing(client.pool.id()) {
             routing.counts.add(Why::Refused);
         }
         if let Some(opening) = opening {
@@ -251,7 +251,7 @@ impl<X: Exchange> Engine<X> {
     /// Reads bytes of an idle client in a pool with routing. An incomplete request is kept.
     pub(super) fn route_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let now = io.now();
-        let Some(writer) = self.clients[id].pool else { return };
+        let Some(writer) = self.clients[id].pool.id() else { return };
         debug_assert!(
             self.pools.exchange.pool(writer, |pool| pool.settings.routing.is_some()),
             "bytes were read from a client that has no server"
@@ -273,7 +273,7 @@ impl<X: Exchange> Engine<X> {
             FirstRequest::Partial => return client.stream.hold_rest(joined, bytes, 0),
             FirstRequest::Terminate => return self.disconnect(id, Leaving::Goodbye, io),
         };
-        self.clients[id].request_at = since;
+        self.clients[id].times.request_came(since);
         let len = input.len();
         let readable = match self.paths().ask_reader(id, pool, now) {
             Some((pool, grant)) => self.take_grant(id, pool, grant, now, io),
@@ -312,7 +312,7 @@ impl<X: Exchange> Engine<X> {
         }
         // It is not read since it waits for a reader that does not serve it.
         io.resume_client(id);
-        match self.pools.routes(client.pool) {
+        match self.pools.routes(client.pool.id()) {
             true => self.route_bytes(id, &[], io),
             // Its pool has stopped routing.
             false => {

@@ -6,7 +6,7 @@ use super::Engine;
 use super::pools::Pools;
 use super::tables::Servers;
 use super::work::{self, Work};
-use crate::admission::limits::{Denied, Starving};
+use crate::admission::limits::{Denied, ServerLimits, Starving};
 use crate::admission::lobby_seats::Yield;
 use crate::admission::pool::{Idlest, Parked};
 use crate::admission::seat::{Fed, Opening, Victim, take_victim};
@@ -15,6 +15,7 @@ use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::attend::{Lobbies, send_off};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::{log_server_closing, purpose_of};
+use crate::lifecycle::mark::{self, take_unmarked};
 use crate::notify::connection::{Listeners, unfit, unfit_to_listen};
 use crate::operator::failures::{Failures, ServerFailure};
 use crate::operator::standing::Standing;
@@ -71,9 +72,14 @@ impl<X: Exchange> Seats<'_, X> {
     /// released.
     pub(crate) fn take(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
         let now = io.now();
+        self.pools.view(pool).takes_seat = false;
         while let Err(denied) = self.pools.one(pool).seat(now) {
             let again = match denied {
-                Denied::Full(starving) => self.evict(&starving, io),
+                Denied::Full(starving) => {
+                    let is_taken = self.evict(&starving, io);
+                    self.pools.view(pool).takes_seat = is_taken;
+                    is_taken
+                }
                 Denied::Behind => {
                     self.feed(io);
                     true
@@ -173,6 +179,16 @@ impl<X: Exchange> Seats<'_, X> {
         id
     }
 
+    /// Marks a server of this pool that has been idle for long (`mark_pooled_servers`).
+    pub(super) fn mark_idle(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        let (now, worker) = (io.now(), self.context.worker);
+        // One in each tick: a client that comes meanwhile finds the others.
+        let idle = self.pools.exchange.pool(pool, |pool| take_unmarked(pool, worker, now));
+        let Some(idle) = idle else { return };
+        let id = self.servers.attach(idle, self.pools, io);
+        mark::begin(id, &mut self.servers[id], self.context, io);
+    }
+
     pub(crate) fn close_parked(
         &mut self,
         parked: Vec<(Parked<X::Transport>, CloseReason<'static>)>,
@@ -261,19 +277,26 @@ impl<X: Exchange> Seats<'_, X> {
         if matches!(reason, CloseReason::Lost | CloseReason::GotDirty | CloseReason::Text(_)) {
             self.failures.count_server(ServerFailure::Lost);
         }
-        if matches!(
+        let is_told = matches!(
             *server.phase,
             ServerPhase::Settling(_) | ServerPhase::Linked | ServerPhase::Listening
         ) && server.is_clean()
-            && io.server_flushed(id)
-        {
+            && io.server_flushed(id);
+        if is_told {
             let mut goodbye = Vec::new();
             wire::frontend::terminate(&mut goodbye);
             io.send_server(id, &goodbye);
         }
-        let identity = self.pools.view(server.pool).identity.clone();
+        self.failures.count_close(reason);
+        let view = self.pools.view(server.pool);
+        let is_counted = view.settings.limits != ServerLimits::default();
+        let identity = view.identity.clone();
         log_server_closing(id, &server, &identity, reason, io);
-        io.close_server(id);
+        match is_told && is_counted {
+            // PostgreSQL may have no room for another one before.
+            true => io.see_server_off(id),
+            false => io.close_server(id),
+        }
         server
     }
 }
@@ -282,5 +305,5 @@ impl<X: Exchange> Seats<'_, X> {
 fn oldest_busy(servers: &mut Servers, pool: PoolId, now: Micros) -> Option<&mut Server> {
     let all = servers.iter_mut().map(|(_, server)| &mut **server);
     let own = all.filter(|server| server.pool == pool && server.may_leave_busy(now));
-    own.min_by_key(|server| server.times.connected_at)
+    own.min_by_key(|server| server.times.connected_at())
 }

@@ -1,6 +1,7 @@
 //! Work on all clients that something concerns: a reload, a server that cannot be reached.
 
 use super::Engine;
+use crate::admission::membership::Membership;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, PoolId};
 use crate::lifecycle::preparation::Readable;
@@ -20,7 +21,9 @@ impl<X: Exchange> Engine<X> {
             |phase: &ClientPhase| matches!(phase, ClientPhase::Idle | ClientPhase::Waiting(_));
         let renamed = self.pools.changed_user.clone();
         let concerns = |pool: Option<PoolId>| pool.is_some_and(|pool| renamed.contains(&pool));
-        for id in self.clients.ids_where(|client| is_free(&client.phase) && concerns(client.pool)) {
+        for id in
+            self.clients.ids_where(|client| is_free(&client.phase) && concerns(client.pool.id()))
+        {
             let worker = self.context.worker;
             if let Some(waiter) = self.clients[id].wait() {
                 self.pools.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
@@ -41,7 +44,7 @@ impl<X: Exchange> Engine<X> {
     /// Moves a client without a server to its new pool, if its user was changed. Returns the
     /// client's pool.
     pub(crate) fn follow_rename(&mut self, id: ClientId) -> Option<PoolId> {
-        let old = self.clients[id].pool?;
+        let old = self.clients[id].pool.id()?;
         if !self.pools.changed_user.contains(&old) {
             return Some(old);
         }
@@ -56,7 +59,7 @@ impl<X: Exchange> Engine<X> {
             pool.role_changes()
         });
         let client = &mut self.clients[id];
-        (client.pool, client.role_changes) = (Some(new), role_changes);
+        client.pool = Membership::of(new, role_changes);
         self.channels(id).move_to(new);
         Some(new)
     }

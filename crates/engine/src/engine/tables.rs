@@ -182,7 +182,7 @@ impl Servers {
     /// Returns the servers that their clients keep only because they listen.
     pub(super) fn kept_to_listen(&self) -> Vec<(ClientId, ServerId)> {
         let kept = self.iter().filter(|(_, server)| waits_to_pass(server));
-        kept.filter_map(|(on, server)| Some((server.client?, on))).collect()
+        kept.filter_map(|(on, server)| Some(((*server.client)?, on))).collect()
     }
 
     /// Nothing has happened to a server since it was chosen for a waiting client. Only the rest of one

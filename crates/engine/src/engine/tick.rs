@@ -2,7 +2,8 @@
 //! precision, as in PgBouncer.
 
 use super::Engine;
-use super::tables::Clients;
+use super::pools::Pools;
+use super::tables::{Clients, Servers};
 use crate::client::ClientPhase;
 use crate::ids::{Micros, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
@@ -128,6 +129,7 @@ impl<X: Exchange> Engine<X> {
         for id in self.overdue(now).obsolete() {
             self.lose_server(id, CloseReason::ConfigurationChanged, io);
         }
+        replace_when_free(&mut self.servers, &mut self.pools);
     }
 
     /// Closes parked servers that are too old or too many, and opens servers for waiting clients
@@ -152,9 +154,13 @@ impl<X: Exchange> Engine<X> {
             let (server, settings) = (&mut *self.servers[on], self.pools.settings(id));
             principal::ask(on, server, None, settings, &mut self.context, io);
         }
+        if self.context.config.global.mark_pooled_servers {
+            self.seats().mark_idle(id, io);
+        }
         // A spare server is not opened without a free seat, and must not delay servers for waiting
         // clients.
-        let fills = self.context.drain.is_none() && settings.min_size > 0;
+        let may_fill = settings.min_size > 0 || settings.password_command.is_some();
+        let fills = self.context.drain.is_none() && may_fill;
         if fills
             && self.pools.exchange.pool(id, |pool| pool.reserve_spare(now))
             && self.pools.one(id).spare_seat(now)
@@ -183,6 +189,18 @@ impl Clients {
                 wire::backend::notice(&mut out, &notice(QUEUED));
                 io.send_client(id, &out);
             }
+        }
+    }
+}
+
+/// Has the servers closed as soon as they are free whose passwords have ended.
+fn replace_when_free<X: Exchange>(servers: &mut Servers, pools: &mut Pools<X>) {
+    for (_, server) in servers.iter_mut() {
+        let number = server.password_number;
+        if number.is_some()
+            && pools.exchange.pool(server.pool, |pool| pool.passwords.replaces(number))
+        {
+            server.doomed.get_or_insert(CloseReason::CloseNeeded);
         }
     }
 }

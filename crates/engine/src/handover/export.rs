@@ -13,12 +13,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::admission::view::PoolView;
-use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
+use crate::client::{Client, ClientPhase, Extended, StatementNames};
 use crate::handover::records::{
     AttendingRecord, ClientRecord, ExtendedRecord, FailedRecord, NamedRecord, ReplicationRecord,
     ServerRecord, StatementRecord, VarsRecord, WelcomeRecord, WorkerRecords,
 };
 use crate::ids::{ClientId, PoolId, ServerId};
+use crate::relay::outcome::Outcome;
 use crate::relay::prepared::Statement;
 use crate::server::{Server, ServerPhase};
 use crate::session::ahead::Ahead;
@@ -93,8 +94,8 @@ impl RecordWriter {
             is_counted: client.counted,
             welcomed: client.is_welcomed(),
             notified: client.while_waiting.notified,
-            key: client.key,
-            long_key: client.key_form == KeyForm::Long,
+            key: client.key.number(),
+            long_key: client.key.is_long(),
             vars: self.vars(&client.vars),
             given: client.given,
             held: client.stream.held.to_vec(),
@@ -103,9 +104,9 @@ impl RecordWriter {
             startup: client.session.as_deref().map(|own| self.vars(&own.startup)),
             lacks_news: client.session.as_deref().is_some_and(Session::depends_on_listener),
             tracks: client.statement_names == StatementNames::Translated,
-            connected_at: client.connected_at,
-            request_at: client.request_at,
-            transaction_at: client.transaction_at,
+            connected_at: client.times.connected_at(),
+            request_at: client.times.request_at(),
+            transaction_at: client.times.transaction_at(),
             failed: FailedRecord::of(client),
             server: None,
         }
@@ -120,8 +121,8 @@ impl RecordWriter {
         });
         ExtendedRecord {
             names: names.collect(),
-            has_unnamed: extended.unnamed != 0,
-            unnamed_parse: extended.unnamed_parse.clone(),
+            has_unnamed: extended.unnamed.exists(),
+            unnamed_parse: extended.unnamed.message().to_vec(),
         }
     }
 
@@ -132,8 +133,7 @@ impl RecordWriter {
         client: Option<&Client>,
     ) -> ServerRecord {
         let statements = server.statements.by_use();
-        let unnamed =
-            client.and_then(|client| client.extended.as_ref()).map_or(0, |own| own.unnamed);
+        let own = client.and_then(|client| client.extended.as_ref());
         let ahead = server.session.ahead.as_deref();
         let changes = server.changes.as_deref();
         let mut traces = server.session.traces;
@@ -153,7 +153,7 @@ impl RecordWriter {
                 .into_iter()
                 .map(|(statement, doubtful)| (self.statement(statement), doubtful))
                 .collect(),
-            unnamed_is_clients: server.unnamed != 0 && server.unnamed == unnamed,
+            unnamed_is_clients: own.is_some_and(|own| server.unnamed.is_of(&own.unnamed)),
             numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
             changes_schema: changes.is_some_and(|changes| changes.schema),
             values_before: changes
@@ -163,6 +163,7 @@ impl RecordWriter {
             traces,
             may_set: server.session.may_set,
             context_changed: server.context_changed,
+            has_failed: server.outcome == Outcome::Failed,
             before: server.session.before.as_ref().map(|values| self.vars(values)),
             followed: server.session.followed.as_ref().map(|values| self.vars(values)),
             resets: server.session.resets.clone(),
@@ -171,11 +172,13 @@ impl RecordWriter {
             state_report: server.session.state_report.as_deref().cloned(),
             key: ahead.map(Ahead::key),
             own_keys: server.own_keys,
+            password_number: server.password_number,
             shows_client: client.is_some_and(|client| shows(client.serial)),
-            connected_at: server.times.connected_at,
-            released_at: server.times.released_at,
-            asked_at: server.times.asked_at,
-            replied_at: server.times.replied_at,
+            uses: server.uses,
+            connected_at: server.times.connected_at(),
+            released_at: server.times.released_at(),
+            asked_at: server.times.asked_at(),
+            replied_at: server.times.replied_at(),
         }
     }
 
@@ -216,14 +219,14 @@ impl Client {
     /// its pool's.
     pub(crate) fn may_move(&self, view: Option<&PoolView>, server: Option<&Server>) -> bool {
         // The records do not say that a client has logged in as a former role.
-        if view.is_some_and(|view| view.role_changes != self.role_changes) {
+        if view.is_some_and(|view| self.pool.has_another_role(view.role_changes)) {
             return false;
         }
         let at_rest = self.stream.remaining == 0;
         match *self.phase {
             // The records do not contain the state of a signal.
             ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Failed(_) => {
-                at_rest && self.pool.is_some() && !self.signals()
+                at_rest && self.pool.id().is_some() && !self.signals()
             }
             ClientPhase::Linked => {
                 at_rest && self.is_welcomed() && server.is_some_and(Server::rests)

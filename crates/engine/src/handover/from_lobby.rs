@@ -4,20 +4,22 @@
 
 use wire::frontend;
 
-use crate::client::{Client, Extended, KeyForm, StatementNames};
+use crate::admission::membership::Membership;
+use crate::cancel::client_key::ClientKey;
+use crate::client::{Client, Extended, StatementNames};
 use crate::context::Context;
-use crate::handover::import::seen_in_parse;
 use crate::ids::{Micros, ServerId};
 use crate::login::auth::{Login, Peer};
 use crate::phase::Restored;
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::ClientStatements;
+use crate::relay::unnamed::ClientUnnamed;
 use crate::server::{Preparation, Server};
 use crate::session::carried::{Carried, Setting};
+use crate::session::left::{ALL, Left, Told};
 use crate::session::on_server::WayBack;
 use crate::session::pins::{Pinned, Pins};
-use crate::session::probe::Left;
-use crate::session::state_report;
+use crate::session::written::{items, pair_of, setting_of};
 use crate::shell::{Exchange, Guest};
 use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars, Welcome};
@@ -43,11 +45,9 @@ impl LobbyLeaver {
         let mut client = Client::new(guest.serial, login, guest.connected_at);
         client.phase.restore(Restored::Idle);
         client.counted = guest.is_counted;
-        client.pool = Some(guest.pool);
-        client.role_changes = role_changes;
-        client.key = guest.key;
-        client.key_form = if guest.tag.is_empty() { KeyForm::Short } else { KeyForm::Long };
-        client.request_at = now;
+        client.pool = Membership::of(guest.pool, role_changes);
+        client.key = ClientKey::imported(guest.key, !guest.tag.is_empty());
+        client.times.request_came(now);
         client.statement_names = StatementNames::Translated;
         client
     }
@@ -55,8 +55,9 @@ impl LobbyLeaver {
     /// Returns the channels to which its server listens.
     pub(crate) fn left(&self) -> Left {
         let channels = items(&self.channels).filter(|(letter, _)| *letter == b'l');
-        let channels = channels.filter_map(|(_, name)| state_report::text(name)).collect();
-        Left::of_session(Vec::new(), Vec::new(), channels, Pins::NONE)
+        let mut told = Told::default();
+        channels.for_each(|(_, name)| _ = told.channel(name));
+        told.left(ALL)
     }
 
     /// Gives the client its settings and its statements. `welcome`: its pool's.
@@ -101,7 +102,7 @@ fn take_statements<X: Exchange>(
     let meaning = ParseContext::of(&client.vars, &context.names);
     let mut statements = ClientStatements::default();
     for (_, pair) in items(names).filter(|(letter, _)| *letter == b'n') {
-        let Some((named, types)) = state_report::pair_of(pair).and_then(statement) else {
+        let Some((named, types)) = pair_of(pair).and_then(statement) else {
             continue;
         };
         let statement = exchange.intern(&named.value, &types, meaning);
@@ -116,12 +117,10 @@ fn take_statements<X: Exchange>(
     if statements.is_empty() && unnamed_parse.is_empty() {
         return;
     }
-    let has_unnamed = !unnamed_parse.is_empty();
+    let serial = if unnamed_parse.is_empty() { 0 } else { context.next_serial() };
     client.extended = Some(Box::new(Extended {
         statements,
-        unnamed: if has_unnamed { context.next_serial() } else { 0 },
-        unnamed_seen: seen_in_parse(&unnamed_parse),
-        unnamed_parse,
+        unnamed: ClientUnnamed::imported(serial, unnamed_parse),
         ..Extended::default()
     }));
 }
@@ -149,10 +148,7 @@ fn vars_of(
     let mut vars = Vars::default();
     let mut carried = Vec::new();
     let all = items(text).filter(|(letter, _)| *letter == kind);
-    for Setting { mut name, value } in all.filter_map(|(_, pair)| state_report::pair_of(pair)) {
-        if name.contains(&b'.') {
-            name.make_ascii_lowercase();
-        }
+    for Setting { name, value } in all.filter_map(|(_, pair)| setting_of(pair)) {
         match names.slot(&name) {
             Some(slot) if kind == b'd' || welcome.vars.get(slot).is_some() => {
                 vars.set(slot, &value);
@@ -176,14 +172,6 @@ fn parts(state: &[u8]) -> [&[u8]; 3] {
         let (part, behind) = rest.split_at_checked(len).unwrap_or_default();
         rest = behind;
         part
-    })
-}
-
-/// Returns the letter and the rest of each item of a text.
-fn items(text: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
-    text.split(|byte| *byte == b';').filter_map(|item| match item {
-        [letter, b':', rest @ ..] => Some((*letter, rest)),
-        _ => None,
     })
 }
 
@@ -229,7 +217,7 @@ mod tests {
             b";c:0=10=ISO\\054 MDY;c:5=10=;n:s\\303\\244=0,4,2,23,25,SELECT $1\\073 '\\075', $2;\
                      n:t=1,2,0,SELECT 1";
         let all = items(text).filter(|(letter, _)| *letter == b'n');
-        let all = all.filter_map(|(_, pair)| state_report::pair_of(pair));
+        let all = all.filter_map(|(_, pair)| pair_of(pair));
         let all: Vec<_> = all.filter_map(statement).collect();
         let types = vec![0, 2, 0, 0, 0, 23, 0, 0, 0, 25];
         let named = |name: &str, value: &[u8]| Setting {

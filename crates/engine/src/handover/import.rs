@@ -4,12 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use sql::{Seen, Signs};
-use wire::HEADER_LEN;
-use wire::messages::Parse;
 use wire::startup::CancelKey;
 
-use crate::client::{Client, Extended, KeyForm, StatementNames};
+use crate::admission::membership::Membership;
+use crate::cancel::client_key::ClientKey;
+use crate::client::{Client, Extended, StatementNames};
 use crate::handover::records::{
     ClientRecord, ExtendedRecord, ServerRecord, VarsRecord, WelcomeRecord, WorkerRecords,
 };
@@ -18,13 +17,16 @@ use crate::login::auth::Login;
 use crate::notify::listening::{Listening, News};
 use crate::phase::Restored;
 use crate::relay::changes::Changes;
+use crate::relay::outcome::Outcome;
 use crate::relay::prepared::{DOUBTFUL, Statement};
+use crate::relay::unnamed::{ClientUnnamed, ServerUnnamed};
 use crate::routing::Place;
 use crate::server::Server;
 use crate::session::ahead::Ahead;
 use crate::session::carried::{Carried, Setting};
 use crate::session::on_server::ServerSession;
 use crate::session::state::{Lent, Numbers, Session};
+use crate::times::ClientTimes;
 use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars, Welcome};
 
@@ -163,13 +165,6 @@ impl ImportTables {
     }
 }
 
-/// The pool of a client, and its count of changes of its role.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entered {
-    pub(crate) pool: PoolId,
-    pub(crate) role_changes: u16,
-}
-
 impl ClientRecord {
     /// Returns the client, which gets its server afterwards. `unnamed`: the serial number here of its
     /// unnamed statement. `login`: with its identity. `is_linked`: its server was imported.
@@ -177,7 +172,7 @@ impl ClientRecord {
         self,
         login: Login,
         (serial, unnamed): (u64, u64),
-        (entered, is_linked): (Option<Entered>, bool),
+        (entered, is_linked): (Membership, bool),
         tables: &ImportTables,
     ) -> Client {
         let mut client = Client::new(serial, login, self.connected_at);
@@ -187,24 +182,23 @@ impl ClientRecord {
             (false, None) => Restored::Idle,
         });
         client.counted = self.is_counted;
-        client.pool = entered.map(|entered| entered.pool);
-        client.role_changes = entered.map_or(0, |entered| entered.role_changes);
+        client.pool = entered;
         client.while_waiting.notified = self.notified;
-        client.key = if self.welcomed { self.key } else { 0 };
-        client.key_form = if self.long_key { KeyForm::Long } else { KeyForm::Short };
+        let number = if self.welcomed { self.key } else { 0 };
+        client.key = ClientKey::imported(number, self.long_key);
         client.vars = tables.vars(self.vars);
         client.given = tables.given(self.given);
         client.stream.held = self.held.into();
         client.extended = self.extended.map(|own| extended(own, unnamed, tables));
         client.replication = self.replication.map(|own| Box::new(own.into_replication()));
         client.session = self.startup.map(|at| Box::new(Session::new(tables.vars(at))));
-        if let (true, Some(pool)) = (self.lacks_news, client.pool) {
+        if let (true, Some(pool)) = (self.lacks_news, client.pool.id()) {
             client.miss_news(pool);
         }
         client.statement_names =
             if self.tracks { StatementNames::Translated } else { StatementNames::Own };
-        client.request_at = self.request_at;
-        client.transaction_at = self.transaction_at;
+        client.times =
+            ClientTimes::imported(self.connected_at, self.request_at, self.transaction_at);
         client
     }
 }
@@ -230,12 +224,15 @@ impl ServerRecord {
         server.phase.restore();
         server.status = self.status;
         server.context_changed = self.context_changed;
+        server.outcome = if self.has_failed { Outcome::Failed } else { Outcome::Fine };
         let secret = std::mem::take(&mut self.secret);
         server.key = CancelKey { pid: self.process_id, secret };
         server.welcome = tables.welcome(self.welcome);
         server.vars = tables.vars(self.vars);
+        server.uses = self.uses;
         server.own_keys = self.own_keys;
-        server.unnamed = if self.unnamed_is_clients { unnamed } else { 0 };
+        server.password_number = self.password_number;
+        server.unnamed = ServerUnnamed::imported(if self.unnamed_is_clients { unnamed } else { 0 });
         if let Some(session) = server.session.get_mut() {
             import_session(&mut self, session, tables);
         }
@@ -245,9 +242,7 @@ impl ServerRecord {
                 Changes { schema: self.changes_schema, values_before, ..Changes::default() }.into(),
             );
         }
-        server.times.released_at = self.released_at;
-        server.times.asked_at = self.asked_at;
-        server.times.replied_at = self.replied_at;
+        server.times.import(self.released_at, self.asked_at, self.replied_at);
         for (id, is_doubtful) in self.statements {
             if let Some(statement) = tables.statements.get(&id) {
                 // Older than all later messages.
@@ -290,9 +285,7 @@ fn import_session(record: &mut ServerRecord, session: &mut ServerSession, tables
 
 fn extended(record: ExtendedRecord, unnamed: u64, tables: &ImportTables) -> Box<Extended> {
     let mut extended = Extended {
-        unnamed,
-        unnamed_seen: seen_in_parse(&record.unnamed_parse),
-        unnamed_parse: record.unnamed_parse,
+        unnamed: ClientUnnamed::imported(unnamed, record.unnamed_parse),
         ..Extended::default()
     };
     for named in record.names {
@@ -302,16 +295,6 @@ fn extended(record: ExtendedRecord, unnamed: u64, tables: &ImportTables) -> Box<
         }
     }
     Box::new(extended)
-}
-
-/// Returns what an unnamed statement may leave in the session. Its Parse message was kept, unless
-/// it was too long.
-pub(crate) fn seen_in_parse(message: &[u8]) -> Seen {
-    let body = message.get(HEADER_LEN..).unwrap_or_default();
-    match Parse::decode(body) {
-        Ok(parse) => sql::scan_either(parse.sql),
-        Err(_) => Seen { signs: Signs::OPAQUE, ..Seen::default() },
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 use crate::admission::pool::Pool;
-use crate::client::{Client, ClientPhase};
+use crate::client::{Client, ClientPhase, Steps};
 use crate::ids::Micros;
 use crate::lifecycle::loss::{Failed, Skips};
 use crate::lifecycle::replication::{Replication, ReplicationKind};
@@ -36,7 +36,7 @@ use crate::settings::Primary;
 use crate::vars::{Slots, Vars, Welcome};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 26;
+pub const FORMAT: u32 = 29;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +80,18 @@ pub struct HandoverState {
     pub deaths: u32,
     pub worker_records: Vec<WorkerRecords>,
     pub lobbies: Vec<LobbyRecord>,
+    pub passwords: Vec<PasswordRecord>,
+}
+
+/// The last password that a program has printed (`password_command`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PasswordRecord {
+    /// The program (see [`command_text`](crate::settings::command_text)).
+    pub command: String,
+    pub number: u64,
+    pub password: String,
+    /// The time until its end; 0 if it has ended.
+    pub remaining: Micros,
 }
 
 /// The primary of a cluster.
@@ -250,7 +262,7 @@ impl FailedRecord {
             | ClientPhase::Linked
             | ClientPhase::Canceling { .. } => {
                 // The next process does not know how the transaction was begun.
-                let fails = client.while_waiting.fails || client.while_waiting.begins;
+                let fails = client.while_waiting.steps.have(Steps::FAILS | Steps::BEGINS);
                 fails.then(|| Self { status: b'E', ..Self::default() })
             }
         }
@@ -317,6 +329,8 @@ pub struct ServerRecord {
     pub lent: Vec<Vec<u8>>,
     /// See `Server::context_changed`.
     pub context_changed: bool,
+    /// Its client's last transaction has failed.
+    pub has_failed: bool,
     /// Traces of the open transaction, or of earlier ones without a verdict.
     pub traces: Traces,
     /// See `ServerSession::may_set`.
@@ -337,8 +351,11 @@ pub struct ServerRecord {
     pub key: Option<Key>,
     /// See `Server::own_keys`.
     pub own_keys: bool,
+    /// See `Server::password_number`.
+    pub password_number: Option<u64>,
     /// Does it show the address of the present client?
     pub shows_client: bool,
+    pub uses: u64,
     pub connected_at: Micros,
     pub released_at: Micros,
     pub asked_at: Micros,

@@ -13,7 +13,7 @@
 
 use wire::{Header, frontend};
 
-use crate::client::Client;
+use crate::client::{Client, Steps};
 use crate::ids::{ClientId, Micros, Waiter};
 use crate::lifecycle::pair::Pair;
 use crate::lifecycle::reserved::drop_reserved;
@@ -35,7 +35,7 @@ impl<X: Exchange> Pair<'_, X> {
     /// Restores the settings, and holds the request until the server has accepted them.
     pub(crate) fn apply_first(&mut self, sql: &[u8], io: &mut impl Io<X>) {
         await_settings(self.id, self.client, self.server, Preparation::Apply, io.now());
-        self.server.unnamed = 0;
+        self.server.unnamed.destroy();
         let mut messages = Vec::new();
         frontend::query(&mut messages, sql);
         self.server.ask(self.on, &[Expect::Query], 0, &messages, self.context, io);
@@ -65,7 +65,7 @@ impl<X: Exchange> Pair<'_, X> {
 pub(crate) fn may_go_ahead(client: &Client, server: &Server) -> bool {
     let is_new = client.session.as_ref().is_none_or(|own| own.refusals == 0)
         && !client.resent
-        && !client.while_waiting.fails;
+        && !client.while_waiting.steps.have(Steps::FAILS);
     let (own, there) = (&client.vars, &server.vars);
     server.session.ahead.is_some()
         && is_new
@@ -91,7 +91,8 @@ pub(crate) fn await_settings(
     now: Micros,
 ) {
     let waiter = Waiter::served(id, server.pool, now);
-    (server.own_error, server.times.asked_at) = (None, now);
+    server.own_error = None;
+    server.times.asked(now);
     server.phase.ask(step);
     client.phase.hold_back(waiter);
 }

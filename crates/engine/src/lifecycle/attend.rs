@@ -16,16 +16,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::{Config, Proxied};
-use wire::cancel_key;
 
 use crate::admission::one_pool::OnePool;
 use crate::admission::pool::Entrance;
-use crate::client::{Client, ClientPhase, KeyForm};
+use crate::client::{Client, ClientPhase};
 use crate::context::Context;
 use crate::ids::{ClientId, Micros, Newcomer, PoolId, ServerId, WorkerId, over};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::auth::LoginStep;
 use crate::notify::connection::unfit;
+use crate::operator::timings::Timings;
 use crate::server::{Server, ServerPhase, Settling};
 use crate::shell::{Attending, Closing, Exchange, Guest, Io, Mail};
 use crate::vars::{TrackedNames, Welcome};
@@ -192,7 +192,8 @@ impl<X: Exchange> OnePool<'_, X> {
 }
 
 impl Server {
-    pub(crate) fn is_attending(&self) -> bool {
+    /// Is its backend in the lobby of a direct pool, or about to come there?
+    pub fn is_attending(&self) -> bool {
         matches!(*self.phase, ServerPhase::Attending { .. })
     }
 }
@@ -242,7 +243,7 @@ pub(crate) fn begin<X: Exchange>(
     io: &mut impl Io<X>,
 ) {
     let epoch = server.epoch;
-    server.times.opened_at = io.now();
+    server.times.adopted(io.now());
     if pool.lock(|pool| unfit(pool, epoch)).is_some() {
         send_off(server, io);
     }
@@ -255,7 +256,8 @@ pub(crate) fn left<X: Exchange>(
 ) -> CloseReason<'static> {
     let epoch = server.epoch;
     server.phase.settle(Settling::Fresh);
-    pool.lock(|pool| unfit(pool, epoch)).unwrap_or(CloseReason::LeftLobby)
+    let unfit = pool.lock(|pool| unfit(pool, epoch));
+    unfit.or(server.doomed).unwrap_or(CloseReason::LeftLobby)
 }
 
 /// Looks after a server in the lobby. `aged`: the pools that have already asked a server to leave
@@ -275,7 +277,7 @@ pub(crate) fn tend<X: Exchange>(
     if !came && pool.lock(|pool| pool.is_lobby_ceded()) {
         return Tended::Ceded;
     }
-    if !came && over(ANSWER_PATIENCE, times.opened_at, now) {
+    if !came && over(ANSWER_PATIENCE, times.opened_at(), now) {
         // Such a backend may not connect to Weir's socket.
         return Tended::Failed(match io.runs_as_another_user(server.key.pid) {
             true => Proxied::OtherUser,
@@ -284,8 +286,9 @@ pub(crate) fn tend<X: Exchange>(
     }
     // A server that was asked before it came is asked again.
     let leaves = asked
+        || server.doomed.is_some()
         || pool.lock(|pool| {
-            let is_old = now.saturating_sub(times.connected_at) > pool.settings.server_lifetime;
+            let is_old = times.age(now) > pool.settings.server_lifetime;
             let ages = may_age && is_old && !aged.contains(&pool.id) && pool.age_out(now);
             if ages {
                 aged.push(pool.id);
@@ -306,11 +309,20 @@ pub(crate) fn hand_off<X: Exchange>(
     pool: &mut OnePool<'_, X>,
     welcome: &Welcome,
     context: &Context,
+    timings: &mut Option<Box<Timings>>,
     io: &mut impl Io<X>,
 ) -> bool {
-    pool.is_direct()
-        && may_be_guest(client)
-        && io.hand_to_lobby(id, guest(client, pool, welcome, context))
+    if !pool.is_direct() || !may_be_guest(client) {
+        return false;
+    }
+    let mut guest = guest(client, pool, welcome, context);
+    let timing = timings.as_ref().and_then(|timings| timings.of(client.serial));
+    guest.timing = timing.map(|timing| Box::new(timing.clone().is_direct()));
+    let is_handed = io.hand_to_lobby(id, guest);
+    if is_handed && let Some(timings) = timings {
+        timings.take(client.serial);
+    }
+    is_handed
 }
 
 /// May the lobby serve a client that has just got its welcome?
@@ -337,18 +349,16 @@ fn guest<X: Exchange>(
         serial: client.serial,
         identity: client.identity.clone(),
         is_counted: client.counted,
-        key: client.key,
-        tag: match client.key_form {
-            KeyForm::Long => cancel_key::tag(&context.seed, client.key).to_vec(),
-            KeyForm::Short => Vec::new(),
-        },
+        key: client.key.number(),
+        tag: client.key.tag(&context.seed),
         settings: startup_settings(client, &context.names),
         told: welcome.digest(&client.vars, &context.names),
-        connected_at: client.connected_at,
+        connected_at: client.times.connected_at(),
         application_name: application_name(client),
         idle_limit: context.idle_limit(&client.identity),
         wait_limit: context.wait_limit(&client.identity, Some(&pool.view.settings)),
         codes: context.config.global.error_codes,
+        timing: None,
     }
 }
 
@@ -363,7 +373,7 @@ pub(crate) fn expect_backend<X: Exchange>(
 ) {
     let now = io.now();
     server.phase.attend(false, false);
-    (server.times.released_at, server.times.opened_at) = (now, now);
+    server.times.opened(now);
     let (process, pool, serial) = (server.key.pid, server.pool, server.serial);
     io.expect_backend(Attending { ticket, process, pool, server: id, serial, worker });
 }

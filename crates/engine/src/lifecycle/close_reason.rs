@@ -48,16 +48,24 @@ pub enum CloseReason<'a> {
     /// The server is in use, and its node does not answer Weir's own questions.
     NodeSilent,
     LifetimeOver,
+    /// `server_max_uses` is reached.
+    MaxUses,
+    /// The server's process has more private memory than `server_max_memory`.
+    MaxMemory,
     IdleTimeout,
     TooMany,
     ConnectFailed,
     ConnectTimeout,
+    /// `password_command` has not named the password in time.
+    NoPassword,
     QueryTimeout,
     IdleTransactionTimeout,
     TransactionTimeout,
     SuspendTimeout,
     CheckFailed,
     ResetFailed,
+    /// The last transaction of its client has failed (`reuse_after_error`).
+    TransactionFailed,
     SettingsRefused,
     SettingsNotUndone,
     InvalidParameter,
@@ -84,6 +92,7 @@ impl<'a> CloseReason<'a> {
             | Self::OutOfStep
             | Self::ConnectFailed
             | Self::ConnectTimeout
+            | Self::NoPassword
             | Self::QueryTimeout
             | Self::IdleTransactionTimeout
             | Self::TransactionTimeout
@@ -118,9 +127,12 @@ impl<'a> CloseReason<'a> {
             | Self::PrimaryLost
             | Self::NotReadable
             | Self::LifetimeOver
+            | Self::MaxUses
+            | Self::MaxMemory
             | Self::IdleTimeout
             | Self::TooMany
             | Self::SuspendTimeout
+            | Self::TransactionFailed
             | Self::SettingsUnknown
             | Self::NobodyListens
             | Self::NothingProven => false,
@@ -135,7 +147,9 @@ impl<'a> CloseReason<'a> {
             | Self::PrimaryChanged
             | Self::NotReadable
             | Self::NodeSilent => Cause::ServerLost,
-            Self::ConnectFailed | Self::ConnectTimeout | Self::NoHost => Cause::ServerUnreachable,
+            Self::ConnectFailed | Self::ConnectTimeout | Self::NoPassword | Self::NoHost => {
+                Cause::ServerUnreachable
+            }
             Self::ShuttingDown
             | Self::SuspendTimeout
             | Self::Paused
@@ -158,10 +172,13 @@ impl<'a> CloseReason<'a> {
             | Self::Obsolete
             | Self::CloseNeeded
             | Self::LifetimeOver
+            | Self::MaxUses
+            | Self::MaxMemory
             | Self::IdleTimeout
             | Self::TooMany
             | Self::CheckFailed
             | Self::ResetFailed
+            | Self::TransactionFailed
             | Self::SettingsRefused
             | Self::SettingsNotUndone
             | Self::InvalidParameter
@@ -201,15 +218,19 @@ impl<'a> CloseReason<'a> {
             Self::NotReadable => "the node is no standby of the primary",
             Self::NodeSilent => "the node does not answer",
             Self::LifetimeOver => "server lifetime over",
+            Self::MaxUses => "server_max_uses reached",
+            Self::MaxMemory => "server_max_memory exceeded",
             Self::IdleTimeout => "server idle timeout",
             Self::TooMany => "too many servers in the pool",
             Self::ConnectFailed => "connect failed",
             Self::ConnectTimeout => "connect timeout",
+            Self::NoPassword => "password_command takes too long",
             Self::QueryTimeout => "query timeout",
             Self::IdleTransactionTimeout => "idle transaction timeout",
             Self::TransactionTimeout => "transaction timeout",
             Self::SuspendTimeout => "suspend_timeout",
             Self::CheckFailed => "test query failed",
+            Self::TransactionFailed => "client's last transaction failed (reuse_after_error)",
             Self::ResetFailed => "reset query failed",
             Self::SettingsRefused => "server refused the client's settings",
             Self::SettingsNotUndone => "server refused to reset settings",

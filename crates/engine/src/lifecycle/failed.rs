@@ -13,7 +13,7 @@
 use wire::messages::{Parse, bind_names};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
-use crate::client::{Client, ClientPhase, Extended};
+use crate::client::{Client, ClientPhase, Extended, Steps};
 use crate::ids::{ClientId, Micros};
 use crate::lifecycle::loss::{Failed, Skips};
 use crate::lifecycle::pair::Pair;
@@ -124,8 +124,7 @@ impl Failed {
 impl Client {
     /// Is it in a transaction or a batch that has no server, as far as it knows?
     pub(crate) fn is_in_lost_request(&self) -> bool {
-        self.while_waiting.begins
-            || self.while_waiting.fails
+        self.while_waiting.steps.have(Steps::FAILS | Steps::BEGINS)
             || matches!(&*self.phase, ClientPhase::Failed(failed) if !failed.is_between_requests())
     }
 
@@ -136,7 +135,7 @@ impl Client {
         bytes: &[u8],
         io: &mut impl Io<X>,
     ) -> Next {
-        self.request_at = io.now();
+        self.times.request_came(io.now());
         let Some(mut failed) = self.phase.take_failed() else { return Next::Wait };
         let bytes = &bytes[self.stream.take_body(bytes)..];
         let joined = self.stream.take_joined(bytes);
@@ -154,7 +153,7 @@ impl Client {
         }
         match next {
             Next::Wait => self.phase.lose(failed),
-            Next::Serve => self.while_waiting.fails = true,
+            Next::Serve => self.while_waiting.steps.set(Steps::FAILS, true),
             Next::Over | Next::Terminate | Next::Violation(_) => {}
         }
         next
@@ -167,8 +166,8 @@ impl Client {
         if server.status != b'E' {
             return false;
         }
-        self.while_waiting.fails = false;
-        self.transaction_at = now;
+        self.while_waiting.steps.set(Steps::FAILS, false);
+        self.times.transaction_begins(now);
         true
     }
 

@@ -148,7 +148,7 @@ pub(crate) fn log_client_closing<X: Exchange>(
         client: id,
         name: client.name(),
         reason: leaving.reason(),
-        age: io.now().saturating_sub(client.connected_at),
+        age: io.now().saturating_sub(client.times.connected_at()),
         error: matches!(leaving, Leaving::Refused(..) | Leaving::Terminated),
     });
 }
@@ -195,11 +195,13 @@ pub(crate) enum TakenBack {
 }
 
 impl Server {
-    /// Decides what happens now that its client has left.
+    /// Decides what happens now that its client has left. `needs_success`: it must not be used again
+    /// if it was in a query.
     pub(crate) fn take_back<X: Exchange>(
         &mut self,
         on: ServerId,
         left: Departure,
+        needs_success: bool,
         io: &mut impl Io<X>,
     ) -> TakenBack {
         let Departure { cancels, in_message, had_settings } = left;
@@ -227,11 +229,11 @@ impl Server {
                 // cancel request cannot hit a message of Weir's own.
                 let whole = !in_message && io.server_flushed(on);
                 let ledger = &self.ledger;
-                if !whole || !ledger.ends_by_itself() || ledger.owes_weir() {
+                if needs_success || !whole || !ledger.ends_by_itself() || ledger.owes_weir() {
                     self.doomed = Some(CloseReason::NotReady);
                 }
                 self.phase.finish();
-                self.times.asked_at = io.now();
+                self.times.asked(io.now());
                 TakenBack::Cancels
             }
             ServerPhase::Parked
@@ -252,11 +254,11 @@ pub(crate) fn cut_transaction(
     transactions: &mut Transactions,
     now: Micros,
 ) {
-    if client.transaction_at != 0 {
-        if let Some(slow) = server.stages.finish(client, server.pool, false, now) {
-            transactions.add(slow);
+    if client.times.in_transaction() {
+        if let Some(described) = server.stages.finish(client, server.pool, false, now) {
+            transactions.over(described);
         }
-        client.transaction_at = 0;
+        client.times.transaction_ends();
     }
 }
 
@@ -274,7 +276,7 @@ pub(crate) fn log_server_closing<X: Exchange>(
         server: id,
         name: (&identity.database, &identity.user),
         reason: reason.text(),
-        age: io.now().saturating_sub(server.times.connected_at),
+        age: server.times.age(io.now()),
         failed: reason.is_failure(),
         repeats,
     });

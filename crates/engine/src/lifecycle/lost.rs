@@ -25,7 +25,6 @@ use crate::lifecycle::loss::{Failed, Loss, Skips};
 use crate::lifecycle::pair::{self, Pair};
 use crate::notify::listen::{Channels, passes_channels};
 use crate::relay::batch_end::BatchEnd;
-use crate::relay::kept_request::QUESTIONS_MAX;
 use crate::relay::ledger::{Rest, Unanswered};
 use crate::relay::resend::abandon;
 use crate::server::{Preparation, Server, ServerPhase};
@@ -166,7 +165,7 @@ impl Client {
     pub(crate) fn lose_unused(&mut self, server: &mut Server) {
         if matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm)) {
             self.resent = true;
-            self.extended.get_or_insert_default().questions = QUESTIONS_MAX;
+            self.extended_mut().repeats.ask_no_more();
         }
         pair::part(self, server);
     }

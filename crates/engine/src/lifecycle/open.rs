@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use config::{Config, ErrorCodes, PoolMode, SslMode};
-use proof::{authentication, startup_user};
+use config::{Config, ErrorCodes, PoolMode};
+use proof::{advise_on_password, authentication, has_nothing_to_prove, startup_user};
 use thin_vec::ThinVec;
 use wire::error_fields::ErrorFields;
 use wire::messages::{BackendKeyData, NegotiateProtocolVersion, ParameterStatus};
 use wire::scram::{ScramClient, ScramError, ScramVerifier};
-use wire::sqlstate::{FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION};
+use wire::sqlstate::{FEATURE_NOT_SUPPORTED, INVALID_PASSWORD, PROTOCOL_VIOLATION};
 use wire::startup::CancelKey;
 use wire::{Header, backend, frontend, md5};
 
@@ -20,14 +20,16 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::ids::{Micros, ServerId};
 use crate::lifecycle::replicate::replication_parameters;
+use crate::login::issued::{Issued, IssuedLogin, Wanted};
 use crate::login::server_secret::ServerSecret;
-use crate::own_error::{Cause, OwnError};
+use crate::own_error::{Cause, OwnError, judges_user};
 use crate::server::{LoginStage, ProtocolVersion, Server, ServerLogin, ServerPurpose};
 use crate::session::ahead::{Ahead, KEY, Key};
 use crate::session::on_server::Past;
 use crate::session::state_report;
 use crate::settings::Target;
 use crate::shell::{Event, Exchange, Io};
+use crate::times::ServerTimes;
 use crate::vars::Welcome;
 
 mod proof;
@@ -56,18 +58,31 @@ pub(super) enum Unable {
     /// The stored form of the password does not suit the server's method.
     #[error("cannot do {0}")]
     Secret(&'static str),
+    /// Weir has the verifier of the password, and the client has not given it the keys.
+    #[error(
+        "cannot do SCRAM authentication: password is SCRAM secret but client authentication did not \
+         provide SCRAM keys"
+    )]
+    NoKeys,
     #[error("{0}")]
     Other(String),
 }
 
 impl Unable {
-    /// The error text for clients that wait for the server, in PgBouncer's words.
-    fn refusal(&self, codes: ErrorCodes) -> ErrorFields {
+    /// The error text for clients that wait for the server, in PgBouncer's words. `forced_user`: the
+    /// pool's servers log in as the user of the database's entry.
+    fn refusal(&self, codes: ErrorCodes, forced_user: bool) -> ErrorFields {
         let text = match self {
-            Self::Secret(_) => "server login failed: wrong password type".to_owned(),
+            Self::Secret(_) | Self::NoKeys => "server login failed: wrong password type".to_owned(),
             Self::Other(why) => format!("server login failed: {why}"),
         };
-        OwnError::new(Cause::ServerUnreachable, text).fields(codes, None)
+        let mut error = OwnError::new(Cause::ServerUnreachable, text).fields(codes, None);
+        if let (Self::NoKeys, false) = (self, forced_user) {
+            let has = "Weir has only its SCRAM verifier, and the client has logged in without SCRAM, for \
+                       example by peer";
+            advise_on_password(&mut error, has);
+        }
+        error
     }
 }
 
@@ -90,6 +105,8 @@ pub(crate) enum Decline {
     Report,
     /// It does not know the protocol's version.
     Version,
+    /// It does not accept the password of `password_command` with this number.
+    Password(u64),
 }
 
 impl Decline {
@@ -97,6 +114,7 @@ impl Decline {
         match self {
             Self::Report => "it refuses the parameter weir.report",
             Self::Version => "it speaks protocol 3.0 only",
+            Self::Password(_) => "it refuses the password of password_command",
         }
     }
 
@@ -105,6 +123,7 @@ impl Decline {
         match self {
             Self::Report => pool.may_ask_report = false,
             Self::Version => pool.minor_version = 0,
+            Self::Password(number) => pool.passwords.refuse(number),
         }
     }
 }
@@ -145,6 +164,34 @@ pub(crate) struct NewServer<'a, X> {
     pub(crate) pool: OnePool<'a, X>,
 }
 
+/// The pool's part of a login to a server. It is read under the pool's lock, because this worker's own
+/// copy may be older.
+struct Terms {
+    minor: u16,
+    may_ask: bool,
+    target: Option<Target>,
+    mode: PoolMode,
+    server_secret: Option<ServerSecret>,
+    issued: Option<IssuedLogin>,
+    epoch: u64,
+}
+
+impl Terms {
+    fn of<T>(pool: &mut Pool<T>, epoch: Option<u64>) -> Self {
+        let target = pool.choose_target() % pool.settings.targets.len().max(1);
+        let command = pool.settings.password_command.clone();
+        Self {
+            minor: pool.minor_version,
+            may_ask: pool.may_ask_report,
+            target: pool.settings.targets.get(target).cloned(),
+            mode: pool.settings.mode,
+            server_secret: pool.server_secret.clone(),
+            issued: command.map(|command| IssuedLogin::new(command, pool.passwords.refused)),
+            epoch: epoch.unwrap_or_else(|| pool.begin_opening()),
+        }
+    }
+}
+
 impl<X: Exchange> OnePool<'_, X> {
     /// Returns a new server, and its address. `epoch` is that of the connection whose place the new
     /// one takes; None if the place is only reserved. `may_use_keys`: the server is not for a client
@@ -157,16 +204,10 @@ impl<X: Exchange> OnePool<'_, X> {
         may_use_keys: bool,
         io: &mut impl Io<X>,
     ) -> (Server, Option<Target>) {
-        let (minor, may_ask, target, mode, (server_secret, epoch)) = self.lock(|pool| {
-            // Epoch, mode and target are read together under the lock; this worker's own copy may
-            // be older.
-            let mode = pool.settings.mode;
-            let target = pool.choose_target() % pool.settings.targets.len().max(1);
-            let target = pool.settings.targets.get(target).cloned();
-            let epoch = epoch.unwrap_or_else(|| pool.begin_opening());
-            let secret = pool.server_secret.clone();
-            (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
-        });
+        let Terms { minor, may_ask, target, mode, server_secret, issued, epoch } =
+            self.lock(|pool| Terms::of(pool, epoch));
+        // A proof has the client's own password.
+        let issued = issued.filter(|_| purpose.as_ref().is_none_or(|own| own.password().is_none()));
         let is_others = self.view.settings.own_verifier().is_some() && !may_use_keys;
         let server_secret = server_secret.filter(|_| !is_others);
         let is_used =
@@ -181,12 +222,14 @@ impl<X: Exchange> OnePool<'_, X> {
             version: ProtocolVersion::Offered(minor),
             purpose,
             server_secret,
+            issued,
             asks_report,
             key: Key::new(random),
             ..ServerLogin::default()
         };
         let mut server = Server::new(self.id, serial, login, io.now());
         server.epoch = epoch;
+        server.took_seat = std::mem::take(&mut self.view.takes_seat);
         server.use_in(mode);
         (server, target)
     }
@@ -206,9 +249,42 @@ impl<X: Exchange> NewServer<'_, X> {
         self.server.login_mut()
     }
 
+    /// Waits for a password before the target is connected to, if the login has a `password_command`.
+    /// Returns the question for it.
+    pub(crate) fn await_password(&mut self, target: &Target) -> Option<Wanted> {
+        let login = self.server.phase.connecting_mut()?;
+        let wanted = login.issued.as_ref()?.wanted.clone();
+        self.pool.lock(|pool| pool.passwords.begin_login());
+        login.stage = LoginStage::AwaitsPassword(target.clone());
+        Some(wanted)
+    }
+
+    /// Takes the password of `password_command`. Returns the target to connect to now.
+    ///
+    /// # Errors
+    /// The reason, if there is no password.
+    pub(crate) fn take_password(
+        &mut self,
+        issued: Result<Issued, String>,
+        now: Micros,
+    ) -> Result<Option<Target>, String> {
+        let Some(login) = self.server.phase.connecting_mut() else { return Ok(None) };
+        let (LoginStage::AwaitsPassword(target), Some(own)) = (&login.stage, &mut login.issued)
+        else {
+            return Ok(None);
+        };
+        let (target, Issued { number, password }) = (target.clone(), issued?);
+        own.number = Some(number);
+        login.server_secret = Some(ServerSecret::Password(password.0));
+        login.stage = LoginStage::Connecting;
+        // `server_connect_timeout` does not limit the program.
+        self.server.times = ServerTimes::connect(now);
+        Ok(Some(target))
+    }
+
     /// Sends the startup packet.
     pub(crate) fn send_startup(&mut self, io: &mut impl Io<X>) {
-        let paired = self.server.client;
+        let paired = *self.server.client;
         let Some(login) = self.server.phase.begin_login() else { return };
         let (minor, asks_report, key) = (login.version.minor(), login.asks_report, login.key);
         let replicating = match login.purpose {
@@ -267,6 +343,7 @@ impl<X: Exchange> NewServer<'_, X> {
                     self.connect_query_message(header.code, body, io)
                 }
                 LoginStage::Connecting
+                | LoginStage::AwaitsPassword(_)
                 | LoginStage::Reached
                 | LoginStage::Authenticated
                 | LoginStage::Refused { .. } => self.message(header.code, body, io),
@@ -278,7 +355,8 @@ impl<X: Exchange> NewServer<'_, X> {
                 Step::Ready => return Outcome::LoggedIn(input.split_off(at)),
                 Step::Refused(error) => return self.refused(error, io),
                 Step::Unable(why) => {
-                    let refusal = why.refusal(self.context.config.global.error_codes);
+                    let forced_user = self.pool.view.settings.forced_user;
+                    let refusal = why.refusal(self.context.config.global.error_codes, forced_user);
                     return Outcome::Failed(why.to_string(), Some(refusal));
                 }
                 Step::Failed(reason) => return Outcome::Failed(reason, None),
@@ -289,15 +367,27 @@ impl<X: Exchange> NewServer<'_, X> {
     }
 
     /// The server refuses the login.
-    fn refused(&mut self, error: ErrorFields, io: &mut impl Io<X>) -> Outcome {
+    fn refused(&mut self, mut error: ErrorFields, io: &mut impl Io<X>) -> Outcome {
         if let Some(decline) = self.login().declines(&error) {
             return match self.may_be_replaced() {
                 true => Outcome::Again(decline),
                 false => Outcome::Failed(decline.text().to_owned(), None),
             };
         }
+        if judges_user(&error)
+            && let Some(number) = self.login().issued.as_ref().and_then(|own| own.number)
+        {
+            self.pool.lock(|pool| pool.passwords.refuse(number));
+        }
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
         let now = io.now();
+        let lacks_password =
+            has_nothing_to_prove(self.server.login_mut(), &self.pool.view.settings);
+        if lacks_password && error.sqlstate() == INVALID_PASSWORD.as_bytes() {
+            let has = "Weir has none, since the client has logged in without a password, for example by \
+                       peer";
+            advise_on_password(&mut error, has);
+        }
         // A login for one client says nothing about the pool.
         let repeats = self.login().purpose.is_none()
             && self.pool.lock(|pool| pool.login_refused(&message, now));
@@ -318,11 +408,9 @@ impl<X: Exchange> NewServer<'_, X> {
     fn message(&mut self, code: u8, body: &[u8], io: &mut impl Io<X>) -> Step {
         match code {
             backend::AUTHENTICATION => {
-                let is_trusted =
-                    self.context.config.global.server_tls_sslmode == SslMode::VerifyFull;
                 let login = self.server.login_mut();
                 login.version.settle();
-                authentication(self.id, login, &self.pool.view.settings, is_trusted, body, io)
+                authentication(self.id, login, &self.pool.view.settings, body, io)
             }
             backend::PARAMETER_STATUS => self.parameter(body, io),
             backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
@@ -367,13 +455,17 @@ impl<X: Exchange> NewServer<'_, X> {
     pub(crate) fn end_login(&mut self, now: Micros) -> LoggedIn {
         let login = self.server.phase.end_login();
         let ahead = Ahead::of_login(&login);
-        let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = login;
+        let ServerLogin { scram, welcome, purpose, challenged, state_report, issued, .. } = login;
+        self.server.password_number = issued.and_then(|own| own.number);
+        if let Some(number) = self.server.password_number {
+            self.pool.lock(|pool| pool.passwords.accept(number));
+        }
         let reports = state_report.is_some();
         if let Some(session) = self.server.session.get_mut() {
             (session.ahead, session.state_report) = (ahead, state_report.map(Box::new));
             session.past = Past::New;
         }
-        let taken = now.saturating_sub(self.server.times.connected_at);
+        let taken = self.server.times.age(now);
         self.pool.view.server_opened(taken);
         self.pool.exchange.limits(Limits::opening_ended);
         LoggedIn { purpose, welcome, challenged, reports, scram }
@@ -413,7 +505,7 @@ impl<X: Exchange> NewServer<'_, X> {
         self.server.welcome = welcome;
         self.server.own_keys = own_keys;
         // Even with a lifetime of 0 the server is used once.
-        (self.server.times.released_at, self.server.times.opened_at) = (now, now);
+        self.server.times.opened(now);
     }
 }
 
@@ -422,6 +514,11 @@ impl ServerLogin {
     fn declines(&self, error: &ErrorFields) -> Option<Decline> {
         if self.declines_report(error) {
             return Some(Decline::Report);
+        }
+        if judges_user(error)
+            && let Some(number) = self.issued.as_ref().and_then(IssuedLogin::repeats_without)
+        {
+            return Some(Decline::Password(number));
         }
         self.declines_version(error).then_some(Decline::Version)
     }

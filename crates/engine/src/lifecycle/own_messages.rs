@@ -27,8 +27,8 @@ impl Server {
             self.ledger.owe(entry);
         }
         self.own_error = None;
-        self.times.asked_at = io.now();
-        self.unnamed = 0;
+        self.times.asked(io.now());
+        self.unnamed.destroy();
         io.send_server(on, &messages);
     }
 

@@ -11,6 +11,7 @@ use crate::admission::one_pool::OnePool;
 use crate::client::Client;
 use crate::context::Context;
 use crate::ids::{ClientId, ServerId};
+use crate::lifecycle::link::join;
 use crate::notify::listen::Channels;
 use crate::server::Server;
 use crate::shell::Exchange;
@@ -40,7 +41,14 @@ impl<X: Exchange> Pair<'_, X> {
     }
 }
 
-/// Gives the server to the client.
+/// Gives the logged-in server to the client.
+#[inline]
+pub(crate) fn lend(id: ClientId, client: &mut Client, on: ServerId, server: &mut Server) {
+    server.uses += 1;
+    link(id, client, on, server);
+}
+
+/// Gives the server to the client, for which it may still log in.
 #[inline]
 pub(crate) fn link(id: ClientId, client: &mut Client, on: ServerId, server: &mut Server) {
     assert!(server.is_clean(), "a dirty server was given to a client");
@@ -50,36 +58,33 @@ pub(crate) fn link(id: ClientId, client: &mut Client, on: ServerId, server: &mut
 /// Links them as they were in another process. The server may be in the client's transaction.
 #[inline]
 pub(crate) fn link_again(id: ClientId, client: &mut Client, on: ServerId, server: &mut Server) {
-    assert!(server.client.is_none(), "a server was given to a second client");
-    assert!(client.server.is_none(), "a client was given a second server");
-    server.client = Some(id);
-    client.server = Some(on);
+    join((&mut client.server, on), (&mut server.client, id));
 }
 
 /// Takes the server from the client, which has used it.
 #[inline]
 pub(crate) fn release(client: &mut Client, server: &mut Server) {
-    client.server = None;
+    client.server.end();
     server.lose_client(client.serial);
 }
 
 /// Parts a client from a server that it has not used, or that is closed next.
 pub(crate) fn part(client: &mut Client, server: &mut Server) {
-    client.server = None;
-    server.client = None;
+    client.server.end();
+    server.client.end();
 }
 
 impl Client {
     /// Its server is closed.
     pub(crate) fn lose_server(&mut self) {
-        self.server = None;
+        self.server.end();
     }
 }
 
 impl Server {
     /// Unlinks the client, which has this serial number.
     pub(crate) fn lose_client(&mut self, serial: u64) {
-        self.client = None;
+        self.client.end();
         self.context_changed = false;
         if let Some(kept) = &mut self.kept {
             kept.refused = None;

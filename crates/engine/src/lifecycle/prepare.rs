@@ -59,7 +59,7 @@ impl<X: Exchange> Pair<'_, X> {
         let checked =
             is_begun && !matches!(*server.phase, ServerPhase::Preparing(Preparation::Hear));
         // Lending the server only for a login greeting does not prove that the connection is alive.
-        let silent_for = io.now().saturating_sub(server.times.replied_at);
+        let silent_for = io.now().saturating_sub(server.times.replied_at());
         if !checked && !settings.check_query.is_empty() && silent_for > settings.check_delay {
             server.phase.prepare(Preparation::Check);
             let query = settings.check_query.trim().as_bytes();
@@ -120,7 +120,7 @@ impl<X: Exchange> Pair<'_, X> {
                 return Answered::Lost(CloseReason::CheckFailed);
             }
             Preparation::Check => {
-                server.times.released_at = io.now();
+                server.times.released(io.now());
                 self.prepare(io)
             }
             Preparation::Apply | Preparation::Reapply if server.own_error.is_some() => {

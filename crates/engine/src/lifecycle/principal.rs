@@ -85,7 +85,7 @@ pub(crate) fn lost<X: Exchange>(
     pool: &mut OnePool<'_, X>,
     now: Micros,
 ) -> Option<Newcomer> {
-    let opened_at = server.times.opened_at;
+    let opened_at = server.times.opened_at();
     let newcomer = server.phase.end_question().and_then(|(_, newcomer)| newcomer);
     pool.lock(|pool| pool.ask_another(opened_at, now));
     newcomer

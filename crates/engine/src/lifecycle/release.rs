@@ -16,6 +16,8 @@ use crate::context::Context;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::{Departure, TakenBack};
+use crate::lifecycle::mark;
+use crate::relay::outcome::Outcome;
 use crate::server::{Server, ServerPhase, Settling};
 use crate::session::carried::Carried;
 use crate::session::holding::end_hold;
@@ -53,6 +55,8 @@ pub(crate) enum Freed {
     Cancels,
     /// It was to be opened for its client, and is not logged in.
     NotOpened,
+    /// It was idle before, and is again.
+    Marked,
     /// It is ready for the pool's lobby.
     Enlisted,
     /// Others may have it.
@@ -70,14 +74,20 @@ impl<X: Exchange> Released<'_, X> {
     #[inline]
     pub(crate) fn go_on(&mut self, cleaning: Cleaning, io: &mut impl Io<X>) -> Freed {
         match cleaning {
-            Cleaning::Begins => self.free(io),
-            Cleaning::Left(left) => match self.server.take_back(self.on, left, io) {
+            Cleaning::Begins => {
+                self.server.times.given_back(io.now());
+                self.free(io)
+            }
+            Cleaning::Left(left) => match self.take_back(left, io) {
                 TakenBack::Waits => Freed::NotYet,
                 TakenBack::Cancels => Freed::Cancels,
                 TakenBack::Free => self.free(io),
                 TakenBack::Unused => Freed::NotOpened,
                 TakenBack::NotReady => Freed::Close(CloseReason::NotReady),
             },
+            Cleaning::GoesOn if self.server.is_marking() => {
+                mark::end(self.server).map_or(Freed::Marked, Freed::Close)
+            }
             Cleaning::GoesOn if self.server.is_clean() => self.settled(io),
             Cleaning::GoesOn => {
                 // A query has failed, or has left a transaction open.
@@ -85,6 +95,28 @@ impl<X: Exchange> Released<'_, X> {
                 Freed::Close(CloseReason::GotDirty)
             }
         }
+    }
+
+    /// Its client has left.
+    fn take_back(&mut self, left: Departure, io: &mut impl Io<X>) -> TakenBack {
+        self.server.times.given_back(io.now());
+        let needs_success = self.pool.view.settings.needs_success;
+        self.server.take_back(self.on, left, needs_success, io)
+    }
+
+    /// Must the server be closed because its client's last transaction has failed?
+    #[inline(always)]
+    fn has_failed(&mut self) -> bool {
+        self.server.outcome != Outcome::Fine && self.needs_success()
+    }
+
+    #[cold]
+    fn needs_success(&mut self) -> bool {
+        let needs_success = self.pool.view.settings.needs_success;
+        if !needs_success {
+            self.server.outcome = Outcome::Fine;
+        }
+        needs_success
     }
 
     /// The server has just lost its client.
@@ -102,6 +134,10 @@ impl<X: Exchange> Released<'_, X> {
         if !flushed || !server.is_clean() {
             return Freed::Close(CloseReason::NotReady);
         }
+        if self.has_failed() {
+            return Freed::Close(CloseReason::TransactionFailed);
+        }
+        let server = &mut *self.server;
         if server.cancel.is_some() {
             // The server is examined again when the cancel request is over.
             server.phase.settle(Settling::Cancel);
@@ -161,6 +197,9 @@ impl<X: Exchange> Released<'_, X> {
             self.report_failed(io);
             return Freed::Close(CloseReason::ResetFailed);
         }
+        if self.has_failed() {
+            return Freed::Close(CloseReason::TransactionFailed);
+        }
         let (on, server) = (self.on, &mut *self.server);
         if let Some(reason) = server.doomed {
             return Freed::Close(reason);
@@ -199,11 +238,18 @@ impl<X: Exchange> Released<'_, X> {
             server.send_own_query(on, b"UNLISTEN *", self.context, io);
             return Freed::NotYet;
         }
-        server.times.released_at = now;
-        let age = now.saturating_sub(server.times.connected_at);
-        let old = age > self.pool.view.settings.server_lifetime;
+        server.times.released(now);
+        let (age, settings) = (server.times.age(now), &self.pool.view.settings);
+        if server.uses >= settings.server_max_uses {
+            return Freed::Close(CloseReason::MaxUses);
+        }
+        let old = age > settings.server_lifetime;
         if old && self.pool.lock(|pool| pool.age_out(now)) {
             return Freed::Close(CloseReason::LifetimeOver);
+        }
+        let number = server.password_number;
+        if number.is_some() && self.pool.lock(|pool| pool.replaces_password(number)) {
+            return Freed::Close(CloseReason::Obsolete);
         }
         Freed::Free
     }

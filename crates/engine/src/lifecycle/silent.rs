@@ -43,9 +43,9 @@ impl Patience {
     pub(crate) fn is_over(self, server: &Server, client: Option<&Client>, now: Micros) -> bool {
         let asked_at = match (&*server.phase, client) {
             (ServerPhase::Linked, Some(client)) if !server.ledger.owes_nothing() => {
-                client.request_at
+                client.times.request_at()
             }
-            (ServerPhase::Preparing(_), _) => server.times.asked_at,
+            (ServerPhase::Preparing(_), _) => server.times.asked_at(),
             (
                 ServerPhase::Connecting(_)
                 | ServerPhase::Login(_)
@@ -58,7 +58,7 @@ impl Patience {
                 _,
             ) => return false,
         };
-        let begun = asked_at.max(server.times.replied_at);
+        let begun = asked_at.max(server.times.replied_at());
         match server.may_be_replaced() {
             true => over(self.movable, begun, now),
             false => over(self.other, begun.max(self.since), now),

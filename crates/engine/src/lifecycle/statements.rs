@@ -14,7 +14,8 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::pair::Pair;
 use crate::lifecycle::prepare::{Answered, Prepared};
 use crate::server::Preparation;
-use crate::session::probe::{self, Topics};
+use crate::session::left::Topics;
+use crate::session::probe;
 use crate::session::state::AllLent;
 use crate::shell::{Exchange, Io};
 

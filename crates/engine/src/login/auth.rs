@@ -31,6 +31,8 @@ pub struct Login {
     pub credential: Option<Arc<Credential>>,
     /// The proof has arrived, but is not checked yet, because too many earlier ones were wrong.
     pub held: bool,
+    /// When its startup packet was read; 0 before that.
+    pub startup_at: Micros,
     /// When the client was challenged; 0 before that.
     pub challenged_at: Micros,
     /// Did `auth_query` give the credential, rather than `auth_file`?
@@ -232,6 +234,7 @@ impl Login {
             replication: None,
             credential: None,
             held: false,
+            startup_at: 0,
             challenged_at: 0,
             asked: false,
             proven: None,

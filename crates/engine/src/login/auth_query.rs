@@ -123,7 +123,7 @@ impl<X: Exchange> Pair<'_, X> {
         let now = io.now();
         let LoginStep::Asking(asking) = &mut self.client.login_mut().step else { return };
         let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
-        pair::link(self.id, self.client, self.on, self.server);
+        pair::lend(self.id, self.client, self.on, self.server);
         self.pool.view.assigned(now.saturating_sub(since));
         match self.server.way_to_login_values(&self.context.names) {
             Some(sql) => {
@@ -172,8 +172,8 @@ impl Server {
     fn begin_question(&mut self, now: Micros) {
         self.phase.prepare(Preparation::Ask(Some(Box::default())));
         self.own_error = None;
-        self.times.asked_at = now;
-        self.unnamed = 0;
+        self.times.asked(now);
+        self.unnamed.destroy();
     }
 
     /// Takes the completed reply.

@@ -1,9 +1,9 @@
 //! The messages that tell a client that it is logged in (protocol chapter 55.2.1).
 
+use wire::backend;
 use wire::error_fields::ErrorFields;
-use wire::{backend, cancel_key};
 
-use crate::client::{Client, KeyForm};
+use crate::client::Client;
 use crate::context::Context;
 use crate::vars::Welcome;
 
@@ -26,12 +26,9 @@ impl Client {
         backend::authentication_ok(out);
         welcome.write(&self.vars, &context.names, out);
         out.extend_from_slice(introduction);
-        self.key = key;
-        let mut secret = (key as u32).to_be_bytes().to_vec();
-        if self.key_form == KeyForm::Long {
-            secret.extend_from_slice(&cancel_key::tag(&context.seed, key));
-        }
-        backend::backend_key_data(out, (key >> 32) as u32, &secret);
+        self.key.give(key);
+        let secret = self.key.whole_secret(&context.seed);
+        backend::backend_key_data(out, self.key.process_id(), &secret);
         let news = &context.config.global.login_notify_message;
         if !news.is_empty() {
             backend::notice(out, &notice(news));

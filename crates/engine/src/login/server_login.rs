@@ -4,11 +4,13 @@
 use wire::scram::ScramClient;
 
 use crate::ids::ClientId;
+use crate::login::issued::IssuedLogin;
 use crate::login::server_secret::ServerSecret;
 use crate::session::ahead::Key;
 use crate::session::carried::Carried;
 use crate::session::probe::Probe;
 use crate::session::state_report::StateReport;
+use crate::settings::Target;
 use crate::vars::Welcome;
 
 /// The purpose of a server that is not opened for the pool's queue. If it concerns one client, a
@@ -57,6 +59,8 @@ pub struct ServerLogin {
     pub version: ProtocolVersion,
     pub scram: Option<ScramClient>,
     pub server_secret: Option<ServerSecret>,
+    /// Set if the secret is a password of `password_command`.
+    pub(crate) issued: Option<IssuedLogin>,
     pub welcome: Welcome,
     pub purpose: Option<ServerPurpose>,
     /// Did the server ask for a password?
@@ -72,6 +76,8 @@ pub struct ServerLogin {
 pub enum LoginStage {
     #[default]
     Connecting,
+    /// `password_command` is to name the password. Then this target is connected to.
+    AwaitsPassword(Target),
     /// The socket is connected. TLS is starting, or the server authenticates Weir.
     Reached,
     Authenticated,

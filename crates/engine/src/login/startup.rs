@@ -9,7 +9,7 @@ use wire::startup::{MINOR_VERSION, StartupPacket};
 use wire::{backend, startup};
 
 use crate::admission::limits::ClientCounts;
-use crate::client::{Client, KeyForm};
+use crate::client::Client;
 use crate::encoding;
 use crate::ids::{ClientId, Identity};
 use crate::lifecycle::replication::Replication;
@@ -18,7 +18,7 @@ use crate::login::door::Door;
 use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
 use crate::session::carried::{Carried, SESSION_AUTHORIZATION, Setting};
-use crate::session::probe::OURS;
+use crate::session::left::OURS;
 use crate::shell::{Drain, Event, Exchange, Io, Weight};
 use crate::vars::{CLIENT_ENCODING, TrackedNames, Vars};
 
@@ -106,13 +106,15 @@ impl<X: Exchange> Door<'_, X> {
             Ok(None) | Err(_) => requested.clone(),
         };
         let counts = self.count_client(&identity);
-        if counts.process > self.context.config.global.max_client_conn && !is_console {
+        let max = self.context.config.global.max_client_conn;
+        if counts.process > max && !is_console {
             self.uncount_client(&identity);
             self.want_places();
             return Err(OwnError::new(
                 Cause::TooManyClients,
                 "no more connections allowed (max_client_conn)",
-            ));
+            )
+            .detail(format!("max_client_conn is {max}.")));
         }
         negotiate(self.id, self.client, packet, io);
         if let Err(why) = known_as {
@@ -125,6 +127,7 @@ impl<X: Exchange> Door<'_, X> {
         io.event(Event::LoginAttempt { client: self.id, name, replication: replication_kind });
         self.client.identity = identity.clone();
         let login = self.client.login_mut();
+        login.startup_at = io.now();
         login.vars = vars;
         login.replication = replication;
         login.requested = requested;
@@ -177,15 +180,18 @@ impl<X: Exchange> Door<'_, X> {
         }
         let over = |count: u32, limit: u32| limit > 0 && count > limit;
         let config = &self.context.config;
-        let limit = if over(counts.database, config.max_db_client_connections(&identity.database)) {
-            "max_db_client_connections"
-        } else if over(counts.user, config.max_user_client_connections(&identity.user)) {
-            "max_user_client_connections"
+        let of_database = config.max_db_client_connections(&identity.database);
+        let of_user = config.max_user_client_connections(&identity.user);
+        let (limit, max) = if over(counts.database, of_database) {
+            ("max_db_client_connections", of_database)
+        } else if over(counts.user, of_user) {
+            ("max_user_client_connections", of_user)
         } else {
             return Ok(());
         };
         self.want_places();
-        Err(OwnError::new(Cause::TooManyClients, format!("client connections exceeded ({limit})")))
+        let text = format!("client connections exceeded ({limit})");
+        Err(OwnError::new(Cause::TooManyClients, text).detail(format!("{limit} is {max}.")))
     }
 }
 
@@ -334,7 +340,7 @@ fn negotiate<X: Exchange>(
         .filter(|name| name.starts_with(b"_pq_."))
         .collect();
     if packet.minor >= MINOR_VERSION {
-        client.key_form = KeyForm::Long;
+        client.key.lengthen();
     }
     if packet.minor > MINOR_VERSION || !unknown.is_empty() {
         let mut out = Vec::new();

@@ -31,8 +31,8 @@ use crate::notify::listener::{Subscriber, Subscription, token};
 use crate::notify::listening::{Listening, News, UNTOLD_LEN_MAX};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{Carried, quote_identifier};
+use crate::session::left::Left;
 use crate::session::pins::Pins;
-use crate::session::probe::Left;
 use crate::shell::{Exchange, Io, Mail};
 use crate::vars::{CLIENT_ENCODING, quote_literal};
 
@@ -106,7 +106,8 @@ impl<X: Exchange> Channels<'_, X> {
     /// ended. Returns true if the listener does not have some of them yet.
     fn follow(&mut self) -> bool {
         let who = self.subscriber();
-        let (Some(pool), wanted) = (self.client.pool, self.client.vars.channels.clone()) else {
+        let (Some(pool), wanted) = (self.client.pool.id(), self.client.vars.channels.clone())
+        else {
             return false;
         };
         let Some(session) = &mut self.client.session else { return false };
@@ -293,7 +294,8 @@ impl<X: Exchange> Channels<'_, X> {
 
     /// Asks the listener again for a client that was taken over from another process.
     pub(crate) fn listen_again(&mut self, io: &mut impl Io<X>) -> Result<(), Unread> {
-        let (Some(pool), channels) = (self.client.pool, self.client.vars.channels.clone()) else {
+        let (Some(pool), channels) = (self.client.pool.id(), self.client.vars.channels.clone())
+        else {
             return Ok(());
         };
         if channels.is_empty() {
@@ -458,7 +460,7 @@ fn may_be_told(client: &Client, server: Option<&Server>) -> bool {
         return false;
     }
     server.is_none_or(|server| {
-        client.transaction_at == 0
+        !client.times.in_transaction()
             && server.status == b'I'
             && !server.session.traces.are_due()
             && !server.stream.is_mid_message()
@@ -472,7 +474,7 @@ fn warning(text: &str) -> ErrorFields {
 /// Is the client between two transactions, and its server ready for something of Weir's?
 fn is_between(client: &Client, server: &Server) -> bool {
     matches!(*client.phase, ClientPhase::Linked)
-        && client.transaction_at == 0
+        && !client.times.in_transaction()
         && client.stream.at_boundary()
         && server.is_clean()
         && server.session.traces.is_empty()

@@ -25,7 +25,7 @@ impl Facts {
     pub(super) fn of_client(client: &Client) -> Self {
         let statements = client.extended.as_ref().map(|extended| &extended.statements);
         Self {
-            key: client.key,
+            key: client.key.number(),
             vars: client.vars.clone(),
             prepared_statements: statements.map_or(0, |statements| statements.len()),
             statement_bytes: statements.map_or(0, |statements| statements.bytes()),

@@ -153,7 +153,7 @@ impl Tally {
     }
 
     pub(crate) fn count_client(&mut self, client: &Client) {
-        let own = client.pool.and_then(|pool| self.pools.get_mut(pool.0 as usize));
+        let own = client.pool.id().and_then(|pool| self.pools.get_mut(pool.0 as usize));
         own.map_or(&mut self.clients, |(clients, _)| clients).add(client_state(client));
     }
 

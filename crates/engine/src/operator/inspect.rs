@@ -28,10 +28,10 @@ pub(crate) fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRo
         id,
         serial: client.serial,
         identity: client.identity.clone(),
-        pool: client.pool,
+        pool: client.pool.id(),
         state: client_state(client),
-        connected_at: client.connected_at,
-        request_at: client.request_at,
+        connected_at: client.times.connected_at(),
+        request_at: client.times.request_at(),
         server,
         facts: Facts::of_client(client),
         application_name: client.vars.get(APPLICATION_NAME).unwrap_or_default().to_vec(),
@@ -48,7 +48,7 @@ fn reading(stream: &Stream) -> Reading {
 pub fn server_state(server: &Server, check_delay: Micros, now: Micros) -> ServerState {
     match *server.phase {
         ServerPhase::Connecting(_) | ServerPhase::Login(_) => ServerState::Login,
-        ServerPhase::Parked if now.saturating_sub(server.times.released_at) > check_delay => {
+        ServerPhase::Parked if now.saturating_sub(server.times.released_at()) > check_delay => {
             ServerState::Used
         }
         ServerPhase::Parked => ServerState::Idle,
@@ -85,12 +85,12 @@ pub(crate) fn busy_row(
     let mut row = server_row(Some(id), server, 0, now);
     if let Some(client) = client {
         if has_session_of_own(server, client, pool) {
-            let since = server.times.opened_at;
+            let since = server.times.opened_at();
             row.pinned = Some(Pinned { pins: Pins::SESSION, since, fingerprint: 0 });
         }
         row.client = client.serial;
         row.doing = client.is_welcomed().then(|| doing(server, client));
-        row.request_at = client.request_at;
+        row.request_at = client.times.request_at();
     }
     row
 }
@@ -113,8 +113,8 @@ pub fn server_row(
         serial: server.serial,
         pool: server.pool,
         state: server_state(server, check_delay, now),
-        connected_at: server.times.connected_at,
-        request_at: server.times.released_at,
+        connected_at: server.times.connected_at(),
+        request_at: server.times.released_at(),
         client: 0,
         doing: None,
         process_id: server.key.pid,

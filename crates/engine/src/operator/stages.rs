@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Each stage costs a store. Only a transaction that has taken at least [`REMEMBERED_FROM`] is
-//! described and remembered ([`Transactions`](crate::operator::transactions::Transactions)).
+//! described and remembered ([`Transactions`](crate::operator::transactions::Transactions)), and a
+//! connection's first one ([`Timings`](crate::operator::timings::Timings)).
 
 use wire::{HEADER_LEN, frontend};
 
@@ -23,9 +24,11 @@ const SHORT_LEN_MAX: usize = 128;
 
 /// The present transaction of a server's client. A time before its beginning: the stage was not
 /// reached, or there was nothing to wait for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stages {
     times: StageTimes,
+    /// The present transaction is described if it takes at least this long.
+    described_from: Micros,
     message: Message,
 }
 
@@ -35,6 +38,8 @@ struct StageTimes {
     linked_at: Micros,
     applied_at: Micros,
     first_byte_at: Micros,
+    /// When the first transaction of a pipeline was sent, if that one is asked for; else 0.
+    first_sent_at: Micros,
     /// When the present query began.
     query_at: Micros,
     /// When the present query began, until it is answered; 0 = none is running.
@@ -45,6 +50,16 @@ struct StageTimes {
     longest: Micros,
     /// The fingerprint of that query's text; 0 = unknown, or the query was fast.
     fingerprint: u64,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self {
+            times: StageTimes::default(),
+            described_from: REMEMBERED_FROM,
+            message: Message::default(),
+        }
+    }
 }
 
 impl Stages {
@@ -69,6 +84,17 @@ impl Stages {
         self.times.linked_at
     }
 
+    /// Returns when its client asked for the server, and when it got it.
+    pub(crate) fn assigned_at(&self) -> (Micros, Micros) {
+        (self.times.queued_at, self.times.linked_at)
+    }
+
+    /// The transaction is described, however fast it is: it is its client's first
+    /// ([`Timings`](crate::operator::timings::Timings)).
+    pub(crate) fn describe_any(&mut self) {
+        self.described_from = 0;
+    }
+
     /// The client has the server for other reasons than a transaction.
     pub(crate) fn clear(&mut self) {
         self.times = StageTimes::default();
@@ -77,10 +103,10 @@ impl Stages {
     /// A query is sent, whose messages are the beginning of `input`.
     #[inline]
     pub(crate) fn send(&mut self, input: &[u8], client: &Client, now: Micros) {
-        if client.transaction_at == 0 {
-            self.times.first_byte_at = 0;
-        } else {
+        if client.times.in_transaction() {
             self.end_query(client, now);
+        } else {
+            self.times.first_byte_at = 0;
         }
         (self.times.query_at, self.times.asked_at) = (now, now);
         self.message.keep(input);
@@ -107,8 +133,19 @@ impl Stages {
         Some(taken)
     }
 
+    /// The client has sent its next transaction before the answer to this one, which is not described.
+    /// If the client's first one is asked for, its stages are kept.
+    #[cold]
+    pub(crate) fn follow_on(&mut self, client: &Client) {
+        if self.described_from != 0 {
+            self.times.first_byte_at = 0;
+        } else if self.times.first_sent_at == 0 {
+            self.times.first_sent_at = client.times.transaction_at();
+        }
+    }
+
     /// The transaction is over, and the next one begins without these stages. Returns the transaction
-    /// if it has taken at least [`REMEMBERED_FROM`].
+    /// if it is to be described.
     #[inline]
     pub(crate) fn finish(
         &mut self,
@@ -118,11 +155,11 @@ impl Stages {
         now: Micros,
     ) -> Option<Transaction> {
         let queued_at = match self.times.queued_at {
-            0 => client.transaction_at,
+            0 => client.times.transaction_at(),
             queued_at => queued_at,
         };
-        let is_slow = now.saturating_sub(queued_at) >= REMEMBERED_FROM;
-        let transaction = is_slow.then(|| self.describe(client, pool, is_complete, queued_at, now));
+        let is_told = now.saturating_sub(queued_at) >= self.described_from;
+        let transaction = is_told.then(|| self.describe(client, pool, is_complete, queued_at, now));
         // Earlier stages of other transactions count as 0.
         (self.times.queued_at, self.times.busy, self.times.longest) = (0, 0, 0);
         transaction
@@ -137,9 +174,15 @@ impl Stages {
         queued_at: Micros,
         now: Micros,
     ) -> Transaction {
+        self.described_from = REMEMBERED_FROM;
         self.end_query(client, now);
         // The client may have left in the middle of a query.
         let _ = self.answer(now);
+        let sent_at = match std::mem::take(&mut self.times.first_sent_at) {
+            0 => client.times.transaction_at(),
+            first => first,
+        };
+        let queued_at = queued_at.min(sent_at);
         let times = &self.times;
         let since = |at: Micros| micros(at.saturating_sub(queued_at));
         Transaction {
@@ -147,7 +190,7 @@ impl Stages {
             queued_at,
             linked: since(times.linked_at),
             applied: since(times.applied_at),
-            sent: since(client.transaction_at),
+            sent: since(sent_at),
             first_byte: since(times.first_byte_at),
             done: since(now),
             busy: micros(times.busy),

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::ids::{Micros, PoolId};
+use crate::operator::timings::Timings;
 
 /// The last transactions that are remembered; a power of two, so that an index needs no division.
 const LAST: usize = 256;
@@ -81,6 +82,8 @@ pub(crate) struct Transactions {
     minutes: VecDeque<Minute>,
     /// A transaction of fewer microseconds is not among the slowest of the present minute.
     floor: u32,
+    /// Set if `connection_timings` is.
+    pub(crate) timings: Option<Box<Timings>>,
 }
 
 impl Default for Transactions {
@@ -90,12 +93,28 @@ impl Default for Transactions {
             count: 0,
             minutes: VecDeque::from([Minute::default()]),
             floor: REMEMBERED_FROM as u32,
+            timings: None,
         }
     }
 }
 
 impl Transactions {
-    pub(crate) fn add(&mut self, transaction: Transaction) {
+    /// `kept`: `connection_timings`.
+    pub(crate) fn new(kept: u32) -> Self {
+        Self { timings: Timings::configured(None, kept), ..Self::default() }
+    }
+
+    /// A transaction is over that was described.
+    pub(crate) fn over(&mut self, transaction: Transaction) {
+        if let Some(timings) = &mut self.timings {
+            timings.transaction(&transaction);
+        }
+        if Micros::from(transaction.done) >= REMEMBERED_FROM {
+            self.add(transaction);
+        }
+    }
+
+    fn add(&mut self, transaction: Transaction) {
         self.last[self.count % LAST] = transaction;
         self.count += 1;
         if transaction.done >= self.floor {

@@ -59,7 +59,7 @@ pub(crate) fn doing(server: &Server, client: &Client) -> Doing {
         b'T' => Activity::IdleInTransaction,
         _ => Activity::Idle,
     };
-    let since = if is_busy { client.request_at } else { server.times.replied_at };
+    let since = if is_busy { client.times.request_at() } else { server.times.replied_at() };
     Doing { activity, since }
 }
 

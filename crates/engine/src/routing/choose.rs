@@ -226,7 +226,9 @@ impl Client {
     /// got no byte of the request.
     pub(crate) fn may_leave_reader(&self, pool: PoolId) -> bool {
         match *self.phase {
-            ClientPhase::Idle | ClientPhase::Waiting(_) => self.pool.is_some_and(|own| own != pool),
+            ClientPhase::Idle | ClientPhase::Waiting(_) => {
+                self.pool.id().is_some_and(|own| own != pool)
+            }
             ClientPhase::Login(_)
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked

@@ -5,7 +5,7 @@
 
 use config::PoolMode;
 
-use crate::client::Client;
+use crate::client::{Client, Steps};
 use crate::ids::ClientId;
 use crate::lifecycle::pair;
 use crate::relay::resend::{answer_due, may_resend};
@@ -101,7 +101,7 @@ pub(crate) fn take_from_reader<X: Exchange>(
     server.phase.finish();
     client.take_back(&request);
     if opening.is_some() {
-        client.while_waiting.begins = true;
+        client.while_waiting.steps.set(Steps::BEGINS, true);
     }
     opening
 }

@@ -169,7 +169,7 @@ fn is_lone_set(text: &[u8]) -> bool {
 
 fn earlier<'a>(name: &[u8], known: Option<&'a Extended>) -> Option<&'a [u8]> {
     let known = known?;
-    if name.is_empty() && known.unnamed == 0 {
+    if name.is_empty() && !known.unnamed.exists() {
         return None;
     }
     known.text_of(name).filter(|text| !text.is_empty())

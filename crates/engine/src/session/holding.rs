@@ -96,9 +96,9 @@ impl<X: Exchange> OnePool<'_, X> {
 impl Server {
     /// Has its client kept it pinned, and unused, for longer than `pin_timeout`?
     pub(crate) fn is_kept_for_long(&self, client: &Client, limit: Micros, now: Micros) -> bool {
-        let is_idle = client.transaction_at == 0 && self.is_clean();
+        let is_idle = !client.times.in_transaction() && self.is_clean();
         let is_pinned = self.session.pinned.as_ref().is_some_and(|one| one.pins != Pins::DRAWN);
-        is_pinned && is_idle && over(limit, client.request_at, now)
+        is_pinned && is_idle && over(limit, client.times.request_at(), now)
     }
 
     /// Is its client at rest, and does it keep the server only because it may ask for a drawn
@@ -111,7 +111,7 @@ impl Server {
 }
 
 pub(crate) fn is_idle(client: &Client, server: &Server) -> bool {
-    client.transaction_at == 0
+    !client.times.in_transaction()
         && client.stream.at_boundary()
         && server.is_clean()
         && server.session.traces.is_empty()

@@ -5,7 +5,7 @@
 use sql::Signs;
 
 use crate::session::carried::{Carried, ROLE, Setting};
-use crate::session::probe::Left;
+use crate::session::left::Left;
 use crate::session::resets::Resets;
 use crate::session::setting_names::SettingNames;
 use crate::session::state::Traces;

@@ -8,9 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::carried::Setting;
+use crate::session::left::{ALL, Item, Left, Told};
 use crate::session::pins::Pins;
-use crate::session::probe::Left;
 use crate::vars::Slots;
 
 /// The name of the reported parameter.
@@ -195,47 +194,38 @@ pub fn is_sound(value: &[u8]) -> bool {
 
 /// None if the report is malformed or has another version.
 fn read(value: &[u8]) -> Option<Read> {
-    if value.len() > LEN_MAX {
+    if value.len() > LEN_MAX || !value.iter().all(|byte| (b' '..=b'~').contains(byte)) {
         return None;
     }
     let mut items = value.split(|byte| *byte == b';');
     if items.next() != Some(b"v1") {
         return None;
     }
-    let (mut settings, mut prepared, mut channels) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut pins, mut is_known, mut is_sound) = (Pins::NONE, true, true);
+    let (mut told, mut is_known, mut is_sound) = (Told::default(), true, true);
     let (mut number, mut events, mut version) = (None, Events::default(), None);
     for item in items {
         match item {
-            b"t" => pins |= Pins::TEMPORARY,
-            b"k" => pins |= Pins::LOCK,
-            b"c" => pins |= Pins::CURSOR,
-            [b's', b':', pair @ ..] => {
-                let mut setting = pair_of(pair)?;
-                if setting.name.contains(&b'.') {
-                    // PostgreSQL compares names without regard to case. Its own names have one
-                    // spelling.
-                    setting.name.make_ascii_lowercase();
-                }
-                settings.push(setting);
-            }
-            [b'p', b':', pair @ ..] => prepared.push(pair_of(pair)?),
-            [b'l', b':', name @ ..] => channels.push(text(name)?),
             [b'w', b':', written @ ..] => {
                 version = version_of(written);
                 is_sound &= version.is_some();
             }
             [b'e', b':', numbered @ ..] => {
-                let (told, of_report) = numbered_events(numbered)?;
-                (number, events) = (Some(told), of_report);
+                let (its, of_report) = numbered_events(numbered)?;
+                (number, events) = (Some(its), of_report);
             }
             b"u" => is_known = false,
-            _ => is_sound = false,
+            // Only the answer to the probe has these.
+            b"s" | b"p" | [b'd' | b'n', ..] => is_sound = false,
+            _ => match told.item(item) {
+                Item::Known => {}
+                Item::Unknown => is_sound = false,
+                Item::Malformed => return None,
+            },
         }
     }
     is_sound &= !events.pins.contains(Pins::UNVERIFIED);
     is_known &= is_sound;
-    let left = is_known.then(|| Left::of_session(settings, prepared, channels, pins));
+    let left = is_known.then(|| told.left(ALL));
     Some(Read { left, number, events, version, is_sound })
 }
 
@@ -268,35 +258,6 @@ fn version_of(written: &[u8]) -> Option<(u32, u32)> {
 
 fn is_digits(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_digit)
-}
-
-pub(crate) fn pair_of(pair: &[u8]) -> Option<Setting> {
-    let at = pair.iter().position(|byte| *byte == b'=')?;
-    let (name, value) = (text(&pair[..at])?, text(&pair[at + 1..])?);
-    Some(Setting { name, value })
-}
-
-/// Decodes a text. Its bytes contain no zero, since PostgreSQL's texts contain none.
-pub(crate) fn text(written: &[u8]) -> Option<Box<[u8]>> {
-    let mut bytes = Vec::with_capacity(written.len());
-    let mut rest = written;
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
-        match byte {
-            b'\\' => {
-                let (digits, behind) = rest.split_first_chunk::<3>()?;
-                let [high, middle, low] = digits.map(|digit| digit.wrapping_sub(b'0'));
-                if high > 3 || middle > 7 || low > 7 || digits == b"000" {
-                    return None;
-                }
-                bytes.push(high << 6 | middle << 3 | low);
-                rest = behind;
-            }
-            b'=' | 0..b' ' | 0x7f.. => return None,
-            plain => bytes.push(plain),
-        }
-    }
-    Some(bytes.into())
 }
 
 #[cfg(test)]

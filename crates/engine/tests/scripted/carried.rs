@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use config::{Config, PoolMode, Unsupported};
 use engine::pool::Gate;
-use wire::backend;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
@@ -22,12 +21,8 @@ pub(crate) fn auto(change: impl FnOnce(&mut Config)) -> Rig {
 pub(crate) fn tells(server: &Server, settings: &[(&str, &str)]) {
     let question = String::from_utf8_lossy(&server.take()).into_owned();
     assert!(question.starts_with("Q") && question.contains("found (kind"), "{question}");
-    let mut answer = Vec::new();
-    for (name, value) in settings {
-        let columns = [Some(&b"s"[..]), Some(name.as_bytes()), Some(value.as_bytes())];
-        backend::data_row(&mut answer, &columns);
-    }
-    server.send([answer, done("SELECT")]);
+    let rows = settings.iter().map(|(name, value)| item_of('s', name, value));
+    server.send(rows.chain([done("SELECT")]));
 }
 
 #[track_caller]
@@ -99,9 +94,7 @@ fn a_client_that_loses_state_with_its_server_is_told() {
     server.answers("CREATE TEMP TABLE mine (n int)");
     client.expect([done("OK")]);
     server.take();
-    let mut table = Vec::new();
-    backend::data_row(&mut table, &[Some(&b"t"[..]), None, None]);
-    server.send([table, done("SELECT")]);
+    server.send([row("t"), done("SELECT")]);
     // Any other server could begin the transaction, but does not have the table.
     client.send([query("BEGIN")]);
     server.expect([query("BEGIN")]);
@@ -121,7 +114,7 @@ fn a_pinned_client_whose_server_refuses_its_setting_is_told() {
         server.answers("CREATE TEMP TABLE mine (n int); RESET work_mem");
         client.expect([done("OK")]);
         server.take();
-        server.send([row_of(&[Some("t"), None, None]), done("SELECT")]);
+        server.send([row("t"), done("SELECT")]);
         server.expect([query(WORK_MEM)]);
         if refused {
             server.send([error("55000", "not now"), ready('I')]);

@@ -116,7 +116,7 @@ fn clients_are_warned_of_a_shutdown() {
     server.send([done("SELECT")]);
     keeping.take();
     server.take();
-    server.send([row_of(&[Some("a"), None, None]), done("SELECT")]);
+    server.send([row("k"), done("SELECT")]);
     rig.begin_drain(Drain::WaitForServers);
     assert!(!listener.is_open());
     client.expect([warning("01000", DEAF)]);

@@ -1,8 +1,6 @@
 //! The server's default changes because its configuration was reloaded. PostgreSQL reports the new
 //! value in the next transaction of any client.
 
-use wire::backend;
-
 use crate::carried::{auto, tells};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, server_welcome_with};
@@ -313,9 +311,7 @@ fn also_on_a_server_that_it_keeps() {
     server.answers("CREATE TEMP TABLE mine (n int)");
     let has_table = || {
         assert!(String::from_utf8_lossy(&server.take()).contains("found (kind"));
-        let mut table = Vec::new();
-        backend::data_row(&mut table, &[Some(&b"t"[..]), None, None]);
-        server.send([table, done("SELECT")]);
+        server.send([row("t"), done("SELECT")]);
     };
     has_table();
     runs_at_reload(&client, &server, "SELECT 1", 'I');

@@ -10,10 +10,16 @@ fn pool(rig: &Rig) -> PoolFigures {
     rig.figures(0).pools.remove(0).1
 }
 
-/// The number of durations of at least `from` microseconds and less than twice that.
-fn between(histogram: &Histogram, from: u64) -> u64 {
-    let below = |bound| histogram.below().find(|(own, _)| *own == bound).expect("a bound").1;
-    below(2 * from) - below(from)
+/// The number of durations between the bounds next to one of so many microseconds.
+fn about(histogram: &Histogram, micros: f64) -> u64 {
+    let mut shorter = 0;
+    for (bound, count) in histogram.up_to() {
+        if micros / 1e6 <= bound {
+            return count - shorter;
+        }
+        shorter = count;
+    }
+    panic!("{micros} us are above all bounds");
 }
 
 #[test]
@@ -51,9 +57,9 @@ fn durations_are_counted_where_times_are_added() {
     server.send([done("SELECT 1")]);
     let after = pool(&rig);
     let (durations, stats) = (&after.durations, after.stats);
-    assert_eq!(between(&durations.transaction, 256), 1, "500 us are below 512 us");
-    assert_eq!(between(&durations.query, 64), 2, "two of 100 us");
-    assert_eq!(between(&durations.wait, 256), 1, "400 us");
+    assert_eq!(about(&durations.transaction, 500.0), 1);
+    assert_eq!(about(&durations.query, 100.0), 2);
+    assert_eq!(about(&durations.wait, 400.0), 1);
     assert_eq!(durations.query.count() - before.durations.query.count(), 3);
     assert_eq!(durations.transaction.count() - before.durations.transaction.count(), 2);
     assert_eq!(durations.wait.count(), stats.assignments, "nobody is left out");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use config::Config;
+use config::{Config, PoolMode};
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, add_others, app};
@@ -114,6 +114,28 @@ fn the_process_closes_the_server_used_least_recently() {
     asks(&rig, &bob, 1);
     rig.client_of(0, "bob", "other");
     assert_eq!(open(&rig), [0, 1, 3], "one of alice's, of the other database, was the oldest");
+}
+
+/// The reset of a server may take longer than that of another one.
+#[test]
+pub(crate) fn a_server_counts_as_used_until_its_client_has_given_it_back() {
+    let rig = limited(1, |config| {
+        config.global.pool_mode = PoolMode::Session;
+        config.global.server_reset_query = "DISCARD ALL".into();
+        config.global.max_server_connections = 2;
+    });
+    let (alice, bob) = (rig.client(), rig.client_of(0, "bob", "app"));
+    asks(&rig, &alice, 0);
+    asks(&rig, &bob, 1);
+    alice.say_goodbye();
+    rig.later(1_000);
+    bob.say_goodbye();
+    for at in [1, 0] {
+        rig.later(1_000);
+        rig.server(at).answers("DISCARD ALL");
+    }
+    rig.client_of(0, "alice", "other");
+    assert_eq!(open(&rig), [1, 2], "alice has left first");
 }
 
 #[test]

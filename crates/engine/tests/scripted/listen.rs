@@ -28,7 +28,7 @@ pub(crate) fn listen(client: &Client, server: &Server) {
 pub(crate) fn left(server: &Server, channels: &[&str]) {
     let question = show(&server.take()).join("");
     assert!(question.contains("pg_listening_channels"), "{question}");
-    let rows = channels.iter().map(|channel| row_of(&[Some("l"), None, Some(channel)]));
+    let rows = channels.iter().map(|channel| row(&format!("l:{channel}")));
     server.send(rows.chain([done("SELECT")]));
 }
 
@@ -72,8 +72,8 @@ pub(crate) fn begins(client: &Client, server: &Server) {
 /// Answers the probe: an advisory lock, and these channels.
 pub(crate) fn has_lock(server: &Server, channels: &[&str]) {
     server.take();
-    let heard = channels.iter().map(|channel| row_of(&[Some("l"), None, Some(channel)]));
-    let rows = std::iter::once(row_of(&[Some("a"), None, None])).chain(heard);
+    let heard = channels.iter().map(|channel| row(&format!("l:{channel}")));
+    let rows = std::iter::once(row("k")).chain(heard);
     server.send(rows.chain([done("SELECT")]));
 }
 
@@ -473,8 +473,8 @@ fn a_client_that_changes_its_encoding_keeps_the_channels_of_its_server() {
     server.expect([query("SET client_encoding = 'LATIN1'")]);
     server.send([complete("SET"), status("client_encoding", "LATIN1"), ready('I')]);
     client.expect([complete("SET"), status("client_encoding", "LATIN1"), ready('I')]);
-    let setting = row_of(&[Some("s"), Some("client_encoding"), Some("LATIN1")]);
-    let channel = row_of(&[Some("l"), None, Some("news")]);
+    let setting = item_of('s', "client_encoding", "LATIN1");
+    let channel = row("l:news");
     server.take();
     server.send([setting, channel, done("SELECT")]);
     assert!(!server.is_parked());

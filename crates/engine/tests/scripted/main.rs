@@ -3,6 +3,7 @@
 
 extern crate weir_engine as engine;
 
+mod after_error;
 mod ahead;
 mod asking;
 mod backslashes;
@@ -31,6 +32,7 @@ mod figures;
 mod flood;
 mod handover;
 mod hba;
+mod issued;
 mod judged;
 mod limits;
 mod listen;
@@ -39,6 +41,7 @@ mod local;
 mod login;
 mod long_texts;
 mod lost;
+mod marks;
 mod meanings;
 mod messages;
 mod modes;
@@ -77,6 +80,7 @@ mod stages;
 mod standbys;
 mod state_reports;
 mod timeouts;
+mod timings;
 mod told;
 mod tracked;
 mod turns;

@@ -287,7 +287,7 @@ fn a_statement_that_uses_the_clients_temporary_table_is_its_own() {
         server.answers("COMMIT");
         server.take();
         if !drops {
-            server.send([row_of(&[Some("t"), None, None]), done("SELECT")]);
+            server.send([row("t"), done("SELECT")]);
             // This covers statements from before and from now.
             client.send(use_it());
             prepares(&server, "weir_2", 'I');

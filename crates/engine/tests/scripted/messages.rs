@@ -134,6 +134,15 @@ pub(crate) fn row_of(values: &[Option<&str>]) -> Message {
     built(|out| backend::data_row(out, &values))
 }
 
+/// An item of the answer to the probe: a name with its value. ASCII only.
+pub(crate) fn item_of(letter: char, name: &str, value: &str) -> Message {
+    let written = |text: &str| {
+        let text = text.replace('\\', r"\134");
+        text.replace(';', r"\073").replace('=', r"\075")
+    };
+    row(&format!("{letter}:{}={}", written(name), written(value)))
+}
+
 pub(crate) fn complete(tag: &str) -> Message {
     built(|out| backend::command_complete(out, tag))
 }

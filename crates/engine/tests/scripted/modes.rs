@@ -159,7 +159,7 @@ fn pins_last_until_their_reason_is_gone_in_other_modes_too() {
         let left = |rows: &[&str]| {
             let question = show(&server.take()).join("");
             assert!(question.contains("pg_locks"), "{question}");
-            let rows = rows.iter().map(|kind| row_of(&[Some(kind), None, None]));
+            let rows = rows.iter().map(|kind| row(kind));
             server.send(rows.chain([done("SELECT")]));
         };
         client.send([query("CREATE TEMP TABLE mine (a int)")]);
@@ -187,7 +187,7 @@ fn carried_settings_are_there_in_other_modes_too() {
         client.send([query("SET work_mem = '5MB'")]);
         server.answers("SET work_mem = '5MB'");
         server.take();
-        server.send([row_of(&[Some("s"), Some("work_mem"), Some("5MB")]), done("SELECT")]);
+        server.send([item_of('s', "work_mem", "5MB"), done("SELECT")]);
         client.expect([done("OK")]);
         change(&rig, mode);
         client.send([query("SELECT 1")]);

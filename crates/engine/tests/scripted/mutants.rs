@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unused_imports, reason = "the other tests need the rest")]
 
+mod after_error;
 mod ahead;
 mod balance;
 mod begun;
@@ -17,10 +18,13 @@ mod defaults;
 mod direct;
 mod farewell;
 mod handover;
+mod issued;
 mod judged;
+mod limits;
 mod listen;
 mod lobby_seats;
 mod lost;
+mod marks;
 mod meanings;
 mod messages;
 mod modes;

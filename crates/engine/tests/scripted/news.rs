@@ -135,7 +135,7 @@ fn a_parameter_that_changes_while_the_server_is_asked_is_told() {
     server.take();
     // PostgreSQL has reloaded its configuration.
     let reload = status("TimeZone", "Europe/Berlin");
-    let found = row_of(&[Some("s"), Some("work_mem"), Some("8MB")]);
+    let found = item_of('s', "work_mem", "8MB");
     server.send([found, complete("SELECT"), reload.clone(), ready('I')]);
     client.expect([reload]);
 }

@@ -230,7 +230,7 @@ fn kept(rig: &Rig, client: &Client) -> Server {
     server.answers(LOCK);
     client.expect([done("OK")]);
     server.take();
-    server.send([row_of(&[Some("a"), None, None]), done("SELECT")]);
+    server.send([row("k"), done("SELECT")]);
     client.send(use_it());
     server.expect(confirmation());
     server

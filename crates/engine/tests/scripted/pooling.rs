@@ -1,6 +1,6 @@
 //! When a server is linked, kept and released, by pool mode.
 
-use config::PoolMode;
+use config::{Config, PoolMode};
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, app, server_welcome};
@@ -395,4 +395,142 @@ fn a_server_used_once_if_its_lifetime_is_nothing() {
     client.expect_welcome(&[]);
     assert_eq!(rig.servers(), 1);
     assert!(!server.is_open());
+}
+
+fn used_at_most(uses: u32) -> impl FnOnce(&mut Config) {
+    move |config| config.global.server_max_uses = uses
+}
+
+/// The client runs a query, alone in its transaction, on the server that was opened as number `at`.
+#[track_caller]
+fn use_once(rig: &Rig, client: &Client, at: usize) {
+    client.send([query("q")]);
+    rig.server(at).answers("q");
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn a_server_is_closed_after_its_last_use() {
+    let rig = Rig::new(used_at_most(3));
+    // The first login is a use, since the server tells the welcome.
+    let (client, server) = pair(&rig);
+    let other = rig.client();
+    use_once(&rig, &client, 0);
+    assert!(server.is_parked());
+    use_once(&rig, &client, 0);
+    server.expect([terminate()]);
+    assert!(!server.is_open() && rig.logged("server_max_uses reached"));
+    assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
+    // Later servers are used as often, by any client.
+    for client in [&client, &other, &client] {
+        use_once(&rig, client, 1);
+    }
+    assert!(!rig.server(1).is_open());
+    assert_eq!(rig.servers(), 2);
+}
+
+#[test]
+fn a_transaction_is_one_use_and_a_waiting_client_gets_the_next_server() {
+    let rig = Rig::new(|config| {
+        config.global.server_max_uses = 2;
+        config.global.default_pool_size = 1;
+    });
+    let (first, server) = pair(&rig);
+    let second = rig.client();
+    first.send([query("begin")]);
+    server.expect([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    second.send([query("q")]);
+    for text in ["one", "two"] {
+        first.send([query(text)]);
+        server.expect([query(text)]);
+        server.send([complete("SELECT 1"), ready('T')]);
+    }
+    assert!(server.is_open(), "in a transaction");
+    first.send([query("commit")]);
+    server.expect([query("commit")]);
+    server.send([done("COMMIT")]);
+    server.expect([terminate()]);
+    rig.server(1).answers("q");
+    second.expect([done("OK")]);
+}
+
+#[test]
+fn a_session_is_one_use() {
+    let rig = Rig::new(|config| {
+        config.global.pool_mode = PoolMode::Session;
+        config.global.server_max_uses = 2;
+        config.global.server_reset_query = String::new();
+    });
+    for is_open in [true, false] {
+        let client = rig.client();
+        for _ in 0..5 {
+            use_once(&rig, &client, 0);
+        }
+        client.leave();
+        assert_eq!(rig.server(0).is_open(), is_open);
+    }
+}
+
+#[test]
+fn uses_are_counted_over_workers_and_processes() {
+    let rig = Rig::with_workers(2, used_at_most(5));
+    let clients = [rig.client_at(0), rig.client_at(1)];
+    use_once(&rig, &clients[0], 0);
+    use_once(&rig, &clients[1], 0);
+    rig.hand_over();
+    use_once(&rig, &clients[0], 0);
+    assert!(rig.server(0).is_open());
+    // The new process has been told in the middle of the last use.
+    clients[1].send([query("begin")]);
+    let server = rig.server(0);
+    server.expect([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    clients[1].expect([complete("BEGIN"), ready('T')]);
+    rig.hand_over();
+    clients[1].send([query("commit")]);
+    server.expect([query("commit")]);
+    server.send([done("COMMIT")]);
+    assert!(!server.is_open());
+    use_once(&rig, &clients[0], 1);
+}
+
+#[test]
+fn a_reload_changes_the_number_of_uses() {
+    let rig = Rig::new(used_at_most(0));
+    let (client, server) = pair(&rig);
+    for _ in 0..10 {
+        use_once(&rig, &client, 0);
+    }
+    rig.reload(used_at_most(3));
+    use_once(&rig, &client, 0);
+    assert!(!server.is_open());
+    use_once(&rig, &client, 1);
+    rig.reload(used_at_most(0));
+    for _ in 0..3 {
+        use_once(&rig, &client, 1);
+    }
+    assert!(rig.server(1).is_open());
+}
+
+#[test]
+fn a_large_server_is_closed_when_it_is_free() {
+    let rig = Rig::transaction();
+    let (client, server) = pair(&rig);
+    let serial = rig.pool(|pool| pool.parked().map(|parked| parked.server.serial).next()).unwrap();
+    client.send([query("begin")]);
+    server.expect([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    rig.server_is_large(serial + 1);
+    rig.server_is_large(serial);
+    assert!(server.is_open(), "its client is in a transaction");
+    client.send([query("commit")]);
+    server.expect([query("commit")]);
+    server.send([done("COMMIT")]);
+    server.expect([terminate()]);
+    assert!(rig.logged("server_max_memory exceeded"));
+    client.expect([complete("BEGIN"), ready('T'), done("COMMIT")]);
+    use_once(&rig, &client, 1);
+    rig.server_is_large(serial + 1);
+    assert!(rig.server(1).is_parked(), "it is another one");
 }

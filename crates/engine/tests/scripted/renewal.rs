@@ -2,7 +2,7 @@
 //! client's own Parse. The client cannot know that. Weir prepares the statement again if the client
 //! cannot notice a difference. Otherwise the client gets the error.
 
-use config::Unsupported;
+use config::{PoolMode, ReuseAfterError, Unsupported};
 
 use crate::carried::auto;
 use crate::clusters;
@@ -68,6 +68,33 @@ fn an_execution_is_repeated_if_the_server_knew_the_statement_first() {
     server.send([bound(), row("1"), complete("SELECT 1"), ready('I')]);
     client.expect([bound(), row("1"), complete("SELECT 1"), ready('I')]);
     assert!(server.is_parked());
+}
+
+/// The client has seen no error, so `reuse_after_error = never` keeps the server.
+#[test]
+fn a_repeated_execution_is_a_success() {
+    let (_rig, client, server) = shared_in(Rig::new(|config| {
+        config.global.pool_mode = PoolMode::Transaction;
+        config.global.default_pool_size = 1;
+        config.global.reuse_after_error = ReuseAfterError::Never;
+    }));
+    client.send(use_it());
+    server.take();
+    server.send([changed(), ready('I')]);
+    server.expect(renewal());
+    server.send(renewed("a"));
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.send([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+    client.expect([bound(), row("1"), complete("SELECT 1"), ready('I')]);
+    assert!(server.is_parked());
+    client.send(use_it());
+    server.expect(use_it_on_server());
+    server.send([error("22012", "division by zero"), ready('I')]);
+    assert!(!server.is_open());
+}
+
+fn use_it_on_server() -> [Message; 3] {
+    [bind("weir_1"), execute(), sync()]
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::{Config, Database, PoolMode};
-use engine::auth::Peer;
+use engine::auth::{Password, Peer};
 use engine::cancel::CancelEnd;
 use engine::figures::Figures;
 use engine::ids::ClientId;
@@ -32,12 +32,13 @@ use engine::pulse::Pulse;
 use engine::report::Report;
 use engine::server::CloseReason;
 use engine::settings::settings_for;
-use engine::shell::{Check, Checked, ConsoleLogin, TlsStart};
+use engine::shell::{Check, Checked, ConsoleLogin, Issued, Mail, TlsStart};
+use engine::timings::Connection;
 use engine::transactions::Transaction;
 use engine::{Ceded, Drain, Exported};
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
-use net::{CancelCall, Transport};
+use net::{CancelCall, PasswordQuestion, Transport};
 use wire::scram::ChannelEnd;
 use world::World;
 pub(crate) use world::{pid_of, server_welcome, server_welcome_with};
@@ -315,6 +316,12 @@ impl Rig {
         self.0.borrow().shared.state(|state| state.pools.iter_mut().for_each(f));
     }
 
+    /// The process of this server has too much memory.
+    pub(crate) fn server_is_large(&self, serial: u64) {
+        let engines = &mut self.0.borrow_mut().engines;
+        engines.iter_mut().for_each(|engine| engine.notes().server_is_large(serial));
+    }
+
     /// The state of all pools, in words.
     pub(crate) fn pools(&self) -> String {
         let in_words = |pool: &Pool<Transport>| {
@@ -384,6 +391,35 @@ impl Rig {
         world.pump();
     }
 
+    /// The oldest question for a password.
+    #[track_caller]
+    pub(crate) fn question(&self) -> PasswordQuestion {
+        self.0.borrow_mut().net.questions.remove(0)
+    }
+
+    /// The number of servers that wait for their passwords.
+    pub(crate) fn questions(&self) -> usize {
+        self.0.borrow().net.questions.len()
+    }
+
+    /// Answers a question for a password, with its number.
+    pub(crate) fn answer_question(
+        &self,
+        question: &PasswordQuestion,
+        answer: Result<(u64, &str), &str>,
+    ) {
+        let world = &mut *self.0.borrow_mut();
+        let PasswordQuestion { worker, server, serial, .. } = *question;
+        let issued = |(number, text): (u64, &str)| {
+            let password = Password(text.to_owned());
+            Issued { number, password }
+        };
+        let issued = answer.map(issued).map_err(str::to_owned);
+        let mail = Mail::Password { server, serial, issued };
+        world.engines[worker].handle_mail(mail, &mut world.net.io(worker));
+        world.pump();
+    }
+
     pub(crate) fn consoles(&self) -> Vec<ConsoleLogin> {
         std::mem::take(&mut self.0.borrow_mut().net.consoles)
     }
@@ -426,6 +462,11 @@ impl Rig {
         world.engines[worker].report(world.net.now)
     }
 
+    /// The checkpoints of the connections that have ended.
+    pub(crate) fn ended(&self) -> Vec<Connection> {
+        self.0.borrow().net.ended.clone()
+    }
+
     pub(crate) fn transactions(&self, worker: usize) -> Vec<Transaction> {
         self.0.borrow().engines[worker].look().transactions()
     }
@@ -460,7 +501,7 @@ impl Rig {
     }
 
     /// The thread of the lobbies has posted this mail.
-    pub(crate) fn mail(&self, worker: usize, mail: engine::shell::Mail<Transport>) {
+    pub(crate) fn mail(&self, worker: usize, mail: Mail<Transport>) {
         let world = &mut *self.0.borrow_mut();
         world.shared.state(|state| state.mail[worker].push_back(mail));
         world.pump();

@@ -1,8 +1,6 @@
 //! Application settings, which PostgreSQL does not list. The probe must name each one that the
 //! transaction may have set, and no name that could make it fail.
 
-use wire::backend;
-
 use crate::carried::{auto, tells};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
@@ -206,7 +204,7 @@ fn set_many(client: &Client, server: &Server, count: usize) {
     client.send([query(&sets.join(";"))]);
     server.answers(&sets.join(";"));
     assert_eq!(asked(server).len(), count);
-    let row = |n| row_of(&[Some("s"), Some(&format!("app.n{n}")), Some("1")]);
+    let row = |n| item_of('s', &format!("app.n{n}"), "1");
     server.send((0..count).map(row).chain([nothing()]));
     client.send([query("DISCARD ALL")]);
     server.expect([query("DISCARD ALL")]);
@@ -252,7 +250,7 @@ pub(crate) fn unknown_settings_end_with_a_pin() {
         client.send([query("SELECT mine(1)")]);
         server.answers("SELECT mine(1)");
         question(&server);
-        server.send([row_of(&[Some("t"), None, None]), nothing()]);
+        server.send([row("t"), nothing()]);
         client.leave();
         if stays {
             server.answers("DISCARD ALL");
@@ -311,14 +309,14 @@ fn a_bind_may_set_any_setting_that_a_text_of_sqls_prepare_names() {
     client.send([query(prepare)]);
     server.answers(prepare);
     asked(&server);
-    let prepared = row_of(&[Some("p"), Some("p"), Some(prepare)]);
+    let prepared = item_of('p', "p", prepare);
     server.send([prepared, nothing()]);
     // This number of other names pushes it out of the pool's list.
     let others = sets_among(1_000);
     client.send([query(&others)]);
     server.answers(&others);
     asked(&server);
-    let prepared = row_of(&[Some("p"), Some("p"), Some(prepare)]);
+    let prepared = item_of('p', "p", prepare);
     server.send([prepared, nothing()]);
     let mut bind = Vec::new();
     let rest = [&[0, 0, 0, 2, 0, 0, 0, 1][..], b"1", &[0, 0, 0, 5], b"app.y", &[0, 0]].concat();
@@ -341,14 +339,14 @@ fn execute_sets_what_the_prepared_text_names() {
     client.send([query(prepare)]);
     server.answers(prepare);
     asked(&server);
-    server.send([row_of(&[Some("p"), Some("p"), Some(prepare)]), nothing()]);
+    server.send([item_of('p', "p", prepare), nothing()]);
     assert!(server.is_parked());
     // So many other names push it out of the pool's list.
     let others = sets_among(1_000);
     client.send([query(&others)]);
     server.answers(&others);
     asked(&server);
-    server.send([row_of(&[Some("p"), Some("p"), Some(prepare)]), nothing()]);
+    server.send([item_of('p', "p", prepare), nothing()]);
     client.send([query("EXECUTE p")]);
     server.answers("EXECUTE p");
     assert!(asked(&server).contains(&"app.x".to_owned()));
@@ -369,19 +367,14 @@ fn letters_of_the_database_are_asked_about_in_any_encoding() {
     server.answers("SET app.\u{e4} = 1");
     let hex = "pg_catalog.convert_from(pg_catalog.decode('6170702ec3a4','hex')";
     assert!(question(&server).contains(hex));
-    let mut row = Vec::new();
-    backend::data_row(&mut row, &[Some(&b"s"[..]), Some(b"app.\\303\\244"), Some(b"1")]);
-    server.send([row, nothing()]);
+    server.send([row(r"s:app.\303\244=1"), nothing()]);
     assert!(server.is_parked());
 }
 
 /// Answers the probe: the setting has the server's default.
 fn tells_default(server: &Server, name: &str, value: &str) {
-    let mut answer = Vec::new();
-    let columns = [Some(&b"d"[..]), Some(name.as_bytes()), Some(value.as_bytes())];
-    backend::data_row(&mut answer, &columns);
     assert!(asked(server).contains(&name.to_owned()));
-    server.send([answer, done("SELECT")]);
+    server.send([item_of('d', name, value), done("SELECT")]);
 }
 
 /// Another server has another default. Returns what it is told before the client's next text.

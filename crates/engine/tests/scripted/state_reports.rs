@@ -478,7 +478,7 @@ fn a_statement_that_was_lent_is_asked_about_and_nothing_else() {
         question.contains("from pg_catalog.pg_prepared_statements") || question.contains("'n'")
     );
     assert!(!question.contains("pg_settings") && !question.contains("pg_locks"), "{question}");
-    server.send([row_of(&[Some("n"), Some("a"), None]), done("SELECT 1"), closed(), ready('I')]);
+    server.send([row("n:a"), done("SELECT 1"), closed(), ready('I')]);
     assert!(server.is_parked());
 }
 
@@ -497,7 +497,7 @@ fn if_the_report_fails_meanwhile_the_state_is_unknown() {
     server.send([parsed(), ready('I'), done("OK")]);
     client.expect([done("OK")]);
     server.take();
-    server.send([row_of(&[Some("n"), Some("a"), None]), done_with("v1;u"), closed(), ready('I')]);
+    server.send([row("n:a"), done_with("v1;u"), closed(), ready('I')]);
     assert!(!server.is_parked());
     assert!(pins(&rig).contains(Pins::UNVERIFIED));
 }

@@ -132,8 +132,18 @@ pub(crate) struct Backend {
     busy: Option<Busy>,
     /// The client whose requests were seen since the session was last between transactions.
     asker: Option<usize>,
+    /// The present transaction of its client has failed.
+    failing: bool,
+    /// The client whose last transaction has ended in an error.
+    failed: Option<usize>,
+    /// It may serve other clients after that (`reuse_after_error`).
+    pub(crate) forgives: bool,
     /// In session mode: the client whose requests were seen since the last DISCARD ALL.
     owner: Option<usize>,
+    /// The client whose request it saw last, and how often that was another one than before.
+    turns: (Option<usize>, usize),
+    /// The number of clients that may have it, one after the other.
+    pub(crate) clients_max: usize,
     session_mode: bool,
     /// Was a COPY refused because its transaction had failed?
     pub(crate) copy_refused: bool,
@@ -193,7 +203,12 @@ impl Backend {
             skipping: false,
             busy: None,
             asker: None,
+            failing: false,
+            failed: None,
+            forgives: true,
             owner: None,
+            turns: (None, 0),
+            clients_max: usize::MAX,
             session_mode,
             copy_refused: false,
             inserting: Vec::new(),
@@ -485,8 +500,13 @@ impl Backend {
         backend::ready_for_query(&mut self.buffered, status);
         self.flush();
         self.has_executed = false;
-        if self.block == Block::Idle {
-            self.asker = None;
+        if self.block != Block::Failed {
+            if self.block == Block::Idle
+                && let Some(client) = self.asker.take()
+            {
+                self.failed = self.failing.then_some(client);
+            }
+            self.failing = false;
         }
     }
 
@@ -577,9 +597,18 @@ impl Backend {
             let other = self.asker.unwrap_or_default();
             self.complaints.push(format!("{tag} came into a transaction of client {other}"));
         }
+        if let Some(other) = self.failed.filter(|other| !self.forgives && *other != client) {
+            self.complaints.push(format!("{tag} was served after an error of client {other}"));
+        }
         if self.session_mode && self.owner.is_some_and(|other| other != client) {
             let other = self.owner.unwrap_or_default();
             self.complaints.push(format!("{tag} found the session of client {other} not reset"));
+        }
+        let (last, turns) = self.turns;
+        self.turns = (Some(client), turns + usize::from(last != Some(client)));
+        if self.turns.1 > self.clients_max {
+            let (turns, most) = (self.turns.1, self.clients_max);
+            self.complaints.push(format!("{turns} clients had it in turn, {most} are allowed"));
         }
         self.asker = Some(client);
         self.owner = Some(client);

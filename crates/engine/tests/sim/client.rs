@@ -34,8 +34,10 @@ pub(crate) struct Who {
 }
 
 impl Who {
-    pub(crate) fn is_of(&self, key: &PoolKey) -> bool {
-        (&self.database, &self.user) == (&key.database, &key.user)
+    /// `forced`: the user of the database's servers, whoever the client is.
+    pub(crate) fn is_of(&self, key: &PoolKey, forced: Option<&str>) -> bool {
+        let user = forced.unwrap_or(&self.user);
+        (&*self.database, user) == (&*key.database, &*key.user)
     }
 }
 

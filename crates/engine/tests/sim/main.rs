@@ -24,6 +24,7 @@ mod script;
 mod settings;
 mod setup;
 mod sql;
+mod timings;
 mod world;
 
 use std::num::NonZero;

@@ -21,6 +21,7 @@ mod script;
 mod settings;
 mod setup;
 mod sql;
+mod timings;
 #[allow(dead_code, reason = "the other tests need the rest")]
 mod world;
 
@@ -35,7 +36,7 @@ use sabotage::Sabotage;
 const SEEDS_MIN: usize = 3;
 
 /// Names of the checks in the list, with words that identify each check's report.
-const CHECKS: [(&str, &[&str]); 20] = [
+const CHECKS: [(&str, &[&str]); 21] = [
     (
         "answers",
         &[
@@ -89,8 +90,12 @@ const CHECKS: [(&str, &[&str]); 20] = [
     ("renewals", &["was refused and then done"]),
     ("repeats", &["panic: a Bind is held back again and again"]),
     ("rest", &["holds a server for nothing", "something is left behind"]),
-    ("sessions", &["came into a transaction of", "found the session of"]),
+    (
+        "sessions",
+        &["came into a transaction of", "found the session of", "was served after an error of"],
+    ),
     ("sockets", &["which is free", "closed twice", "was not free", "attached twice", "detached "]),
+    ("timings", &["checkpoints "]),
     ("waits", &["nothing happens any more", "it never ends"]),
 ];
 

@@ -2,10 +2,14 @@
 //! engine's access to them, and follows the shell's contract (`shell.rs` of the engine).
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
+use config::ServerTls;
+use engine::auth::Password;
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
+use engine::shell::{Check, ConsoleLogin, Event, Io, Issued, Mail, TlsStart, Wanted};
+use engine::timings::Connection;
 use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
@@ -15,6 +19,8 @@ use crate::exchange::{SimExchange, Transport};
 use crate::reference::{messages, show_all};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
+use crate::setup::PASSWORD;
+use crate::timings::Timings;
 
 /// The number of bytes that a worker's shell reads at once.
 pub(crate) const READ_LEN_MAX: usize = 4096;
@@ -152,6 +158,12 @@ pub(crate) struct Net {
     pub(crate) clients: Vec<ClientSocket>,
     pub(crate) servers: Vec<ServerSocket>,
     pub(crate) cancels: Vec<CancelSocket>,
+    /// The passwords that a program will have printed at a moment, and the workers that wait for them.
+    pub(crate) passwords: Vec<(u64, usize, Mail<Transport>)>,
+    /// The number of the last one.
+    pub(crate) last_password: u64,
+    /// Servers that have asked for a password and are not connected yet.
+    pub(crate) without_socket: HashSet<(usize, u32)>,
     /// By worker: slot to index.
     pub(crate) client_slots: Vec<HashMap<u32, usize>>,
     pub(crate) server_slots: Vec<HashMap<u32, usize>>,
@@ -166,6 +178,7 @@ pub(crate) struct Net {
     pub(crate) trace: bool,
     /// Number of resumes of clients since the world last acted.
     pub(crate) resumed: u32,
+    pub(crate) timings: Timings,
 }
 
 impl Net {
@@ -245,6 +258,12 @@ impl SimIo<'_> {
 }
 
 impl Io<SimExchange> for SimIo<'_> {
+    fn connection_ended(&mut self, connection: Connection) {
+        if let Err(what) = self.net.timings.add(connection, self.net.now) {
+            self.complain(what);
+        }
+    }
+
     fn now(&self) -> u64 {
         self.net.now
     }
@@ -307,6 +326,9 @@ impl Io<SimExchange> for SimIo<'_> {
     }
 
     fn close_server(&mut self, server: ServerId) {
+        if self.net.without_socket.remove(&(self.worker, server.0)) {
+            return;
+        }
         let Some(at) = self.net.server_slots[self.worker].remove(&server.0) else {
             return self.complain(format!("{server:?} closed twice"));
         };
@@ -328,7 +350,24 @@ impl Io<SimExchange> for SimIo<'_> {
         socket.down.broken = true;
     }
 
-    fn connect(&mut self, server: ServerId, target: &Target) {
+    /// One password in three has ended. PostgreSQL refuses it, and the next one is right.
+    fn ask_password(&mut self, server: ServerId, serial: u64, wanted: Wanted) {
+        let net = &mut self.net;
+        if !net.without_socket.insert((self.worker, server.0)) {
+            return self.complain(format!("{server:?} asks for a second password"));
+        }
+        let has_ended = wanted.refused.is_none() && net.rng.once_in(3);
+        let password = Password(if has_ended { "ended".into() } else { PASSWORD.into() });
+        net.last_password = net.last_password.max(wanted.refused.map_or(1, |refused| refused + 1));
+        let number = net.last_password;
+        let issued = Ok(Issued { number, password });
+        let due = net.now + net.rng.below(20_000) as u64;
+        let mail = Mail::Password { server, serial, issued };
+        net.passwords.push((due, self.worker, mail));
+    }
+
+    fn connect(&mut self, server: ServerId, target: &Target, _: &Arc<ServerTls>) {
+        self.net.without_socket.remove(&(self.worker, server.0));
         let (up, down) = (self.net.new_pipe(), self.net.new_pipe());
         let backend = (self.net.factory)(target, &mut self.net.rng);
         let at = self.net.servers.len();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use config::{AccessPolicy, Config, PoolMode};
+use config::{AccessPolicy, Config, PoolMode, ReuseAfterError};
 use engine::Drain;
 use wire::md5;
 use wire::scram::ScramVerifier;
@@ -101,6 +101,10 @@ pub(crate) struct Setup {
     pub(crate) routed: Option<Routed>,
     /// Do clients keep their connections when a server is lost?
     pub(crate) keeps_clients: bool,
+    /// Does a program print the passwords of one database?
+    has_program: bool,
+    /// The connections whose checkpoints are kept.
+    pub(crate) timings: u32,
     fleet: Fleet,
     /// Draws the library of each server, so that the other parts of the run stay the same.
     fleet_seed: u64,
@@ -173,6 +177,8 @@ impl Setup {
             bus: Bus::default(),
             routed: None,
             keeps_clients: false,
+            has_program: false,
+            timings: 0,
             fleet: Fleet::None,
             fleet_seed: 0,
             auth,
@@ -225,6 +231,52 @@ impl Setup {
         }
     }
 
+    /// A program prints the passwords of one database in every fourth run whose servers want one. It is
+    /// drawn from its own seed, so the other runs stay the same.
+    pub(crate) fn draw_passwords(&mut self, seed: u64) {
+        let asks = !matches!(self.auth, ServerAuth::Trust) && !self.proves;
+        if asks && Rng::new(seed ^ 0x0070_6173_7377_6f72).once_in(4) {
+            self.has_program = true;
+            self.read();
+        }
+    }
+
+    /// Keeps the checkpoints of connections in every second run, of many or of few. It is drawn from its
+    /// own seed, so the other runs stay the same.
+    pub(crate) fn draw_timings(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed ^ 0x7469_6d69_6e67);
+        self.timings = rng.pick(&[0, 0, 2, 1_000]);
+        self.keys.insert("connection_timings", self.timings.to_string());
+        self.read();
+    }
+
+    /// Marks idle servers in every third run. It is drawn from its own seed, so most runs stay the same.
+    pub(crate) fn draw_marks(&mut self, seed: u64) {
+        if Rng::new(seed ^ 0x006d_6172_6b73).once_in(3) {
+            self.keys.insert("mark_pooled_servers", "1".to_owned());
+            self.read();
+        }
+    }
+
+    /// Closes servers after errors in every fourth run. It is drawn from its own seed, so the other
+    /// runs stay the same.
+    pub(crate) fn draw_reuse(&mut self, seed: u64) {
+        if Rng::new(seed ^ 0x0072_6575_7365).once_in(4) {
+            self.keys.insert("reuse_after_error", "never".to_owned());
+            self.read();
+        }
+    }
+
+    /// Limits the uses of a server in every fourth run. It is drawn from its own seed, so the other runs
+    /// stay the same.
+    pub(crate) fn draw_uses(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed ^ 0x0000_0000_7573_6573);
+        if rng.once_in(4) {
+            self.keys.insert("server_max_uses", rng.pick(&[1, 2, 5]).to_string());
+            self.read();
+        }
+    }
+
     /// Gives servers the library in every third run in auto mode. It is drawn from its own seed, so
     /// the other runs stay the same.
     pub(crate) fn draw_fleet(&mut self, seed: u64) {
@@ -266,11 +318,18 @@ impl Setup {
         self.read();
     }
 
+    /// Returns the user of this database's servers, whoever the client is.
+    pub(crate) fn forced_user(&self, database: &str) -> Option<&'static str> {
+        (self.has_program && database == "db0").then_some("u0")
+    }
+
     fn read(&mut self) {
-        let mut ini = "[databases]\ndb0 = host=127.0.0.1 port=5000 dbname=db0\n\
+        let program = if self.has_program { "user=u0 password_command=/bin/token" } else { "" };
+        let mut ini = format!(
+            "[databases]\ndb0 = host=127.0.0.1 port=5000 dbname=db0 {program}\n\
              db1 = host=127.0.0.1 port=5001\n[pgbouncer]\nserver_login_retry = 1\nquery_wait_notify = 0\n\
              role_check_interval = 0\nmax_client_conn = 1000\n"
-            .to_owned();
+        );
         for (key, value) in &self.keys {
             ini.push_str(&format!("{key} = {value}\n"));
         }
@@ -370,7 +429,9 @@ impl Setup {
         let (auth, stormy) = (self.auth.clone(), self.stormy);
         let (session_mode, is_mixed) = (self.mode == PoolMode::Session, self.is_mixed);
         let (schema, bus) = (Schema::default(), self.bus.clone());
+        let forgives = self.config.global.reuse_after_error == ReuseAfterError::Reset;
         let (fleet, mut of_fleet) = (self.fleet, Rng::new(self.fleet_seed.wrapping_add(1)));
+        let uses_max = self.config.global.server_max_uses;
         let mut pid = 1000;
         Box::new(move |target, rng| {
             pid += 1;
@@ -380,8 +441,10 @@ impl Setup {
             let shared = (schema.clone(), bus.clone());
             let mut server = Backend::server(pid, account, shared, session_mode);
             server.refuses_reset = refuses_reset;
+            server.forgives = forgives;
             server.load(fleet.library(&mut of_fleet));
             server.is_reader = is_reader(target);
+            server.clients_max = if uses_max == 0 { usize::MAX } else { uses_max as usize };
             server.settings.reports_path = is_mixed && rng.once_in(2);
             server
         })
@@ -397,7 +460,8 @@ const LIMITS: [&str; 5] = [
     "transaction_timeout",
 ];
 
-const PASSWORD: &str = "secret";
+/// The password of all users.
+pub(crate) const PASSWORD: &str = "secret";
 
 fn hash(user: usize) -> String {
     md5::hash(format!("u{user}").as_bytes(), PASSWORD.as_bytes())

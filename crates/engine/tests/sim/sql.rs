@@ -301,7 +301,7 @@ fn selected(text: &str) -> Option<Statement> {
         let all = list.split("pg_catalog.set_config(").map(setting).collect::<Option<_>>()?;
         return Some(Statement::SetConfig(all));
     }
-    if text.starts_with("SELECT kind, ") {
+    if text.starts_with("SELECT pg_catalog.concat(kind, ") {
         let (settings, objects) = (text.contains("pg_settings"), text.contains("pg_locks"));
         let lent =
             text.split_once("ANY (ARRAY[").filter(|(before, _)| before.contains("'n', name"));

@@ -27,6 +27,7 @@ use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 use crate::setup::{START, Setup};
 use crate::sql::Tag;
+use crate::timings::Timings;
 
 use links::Links;
 use operator::{Noted, Order, Verb};
@@ -70,6 +71,8 @@ enum Action {
     /// It is late, or cannot be sent.
     CancelFails(usize),
     Mail(usize),
+    /// A program has printed a password.
+    Password(usize),
     Tick(usize),
     Operate(Verb),
     /// A worker gets an order.
@@ -156,6 +159,11 @@ impl World {
         setup.draw_routing(seed);
         setup.draw_fleet(seed);
         setup.draw_keeping(seed);
+        setup.draw_passwords(seed);
+        setup.draw_timings(seed);
+        setup.draw_marks(seed);
+        setup.draw_reuse(seed);
+        setup.draw_uses(seed);
         let mut shared = Shared::new(setup.workers, Rng::new(rng.next()), sabotage);
         shared.routed = setup.routed;
         shared.keeps_clients = setup.keeps_clients;
@@ -170,6 +178,9 @@ impl World {
             clients: Vec::new(),
             servers: Vec::new(),
             cancels: Vec::new(),
+            passwords: Vec::new(),
+            last_password: 0,
+            without_socket: HashSet::new(),
             client_slots: vec![HashMap::new(); usize::from(setup.workers)],
             server_slots: vec![HashMap::new(); usize::from(setup.workers)],
             factory: setup.factory(),
@@ -180,6 +191,7 @@ impl World {
             thrown_out: Vec::new(),
             disabled: HashSet::new(),
             resumed: 0,
+            timings: Timings::keeping(setup.timings),
             trace,
         };
         let mut world = Self {
@@ -328,6 +340,7 @@ impl World {
         self.end_shutdown();
         let mut moments: Vec<u64> = self.next_tick.clone();
         moments.extend(self.net.servers.iter().filter_map(|server| server.wakes_at));
+        moments.extend(self.net.passwords.iter().map(|(due, ..)| *due));
         moments.extend(self.net.servers.iter().map(|server| server.stalled_until));
         moments.extend(self.clients.iter().map(|client| client.thinks_until));
         moments.extend(self.clients.iter().map(|client| client.deaf_until));
@@ -368,6 +381,11 @@ impl World {
         for (worker, queue) in self.shared.borrow().mail.iter().enumerate() {
             if queue.front().is_some_and(|(due, _)| now >= *due) {
                 actions.push(Action::Mail(worker));
+            }
+        }
+        for (at, (due, ..)) in self.net.passwords.iter().enumerate() {
+            if now >= *due {
+                actions.push(Action::Password(at));
             }
         }
         self.possible_for_operator(actions);
@@ -427,6 +445,16 @@ impl World {
                 let (engine, mut io) = self.engine(worker);
                 if let Some((_, mail)) = mail {
                     engine.handle_mail(mail, &mut io);
+                }
+            }
+            Action::Password(at) => {
+                let (_, worker, mail) = self.net.passwords.remove(at);
+                let (engine, mut io) = self.engine(worker);
+                engine.handle_mail(mail, &mut io);
+                if self.net.rng.once_in(4) {
+                    let ended = self.net.last_password - 1;
+                    let mut shared = self.shared.borrow_mut();
+                    shared.pools.iter_mut().for_each(|pool| pool.passwords.end(ended));
                 }
             }
             Action::Tick(worker) => {

@@ -1,8 +1,11 @@
 //! The sockets of the engine, simulated by buffers.
 
+use std::sync::Arc;
+
+use config::ServerTls;
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
+use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart, Wanted};
 use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
@@ -120,7 +123,7 @@ impl Io<Shared> for Net {
         self.server(server).place = Place::Closed;
     }
 
-    fn connect(&mut self, server: ServerId, _: &Target) {
+    fn connect(&mut self, server: ServerId, _: &Target, _: &Arc<ServerTls>) {
         self.servers.push(Server {
             place: Place::Table(server),
             connected: false,
@@ -130,6 +133,8 @@ impl Io<Shared> for Net {
             left: false,
         });
     }
+
+    fn ask_password(&mut self, _: ServerId, _: u64, _: Wanted) {}
 
     fn send_cancel(&mut self, cancel: u64, _: ServerId, _: &[u8]) {
         self.cancels.push(cancel);

@@ -26,9 +26,9 @@ impl Link {
         Self { caller, inbox, watched_blocked, login: None, end_point: Arc::default() }
     }
 
-    pub(super) fn begin_login(&mut self, keyring: &Keyring, out: &mut Vec<u8>) {
+    pub(super) fn begin_login(&mut self) {
         self.end_point = self.caller.end_point();
-        self.login = Some(Box::new(Login::begin(&keyring.target, out)));
+        self.login = Some(Box::default());
     }
 
     /// Returns true when the login is complete.

@@ -10,7 +10,7 @@ pub(crate) struct Builtin {
     pub(crate) text: &'static str,
 }
 
-pub(crate) const BUILTINS: [Builtin; 3] = [
+const BUILTINS: [Builtin; 3] = [
     Builtin {
         name: "tpcb-like",
         title: "<builtin: TPC-B (sort of)>",

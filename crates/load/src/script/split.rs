@@ -97,8 +97,6 @@ fn sql_len(text: &str) -> usize {
                 1
             }
             b';' if brackets == 0 => return at + 1,
-            // `\;` joins statements.
-            b'\\' if rest.starts_with("\\;") => 2,
             b'\\' => return at,
             _ => 1,
         };

@@ -1,6 +1,6 @@
 //! One SQL command of a script, with the positions of its variables.
 
-use crate::names::{Names, Slot, is_name_byte};
+use crate::names::{Names, Slot, name_len};
 
 /// pgbench's limit on parameters of a statement.
 const PARAMETERS_MAX: usize = 255;
@@ -13,10 +13,8 @@ pub(crate) struct Statement {
     pub(crate) text: Vec<u8>,
     /// The variables that are its parameters.
     pub(crate) parameters: Vec<Slot>,
-    /// Its number among all statements of the run.
+    /// Its number among the statements of the script.
     pub(crate) number: usize,
-    /// The variables for its result.
-    pub(crate) store: Option<Store>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,26 +24,12 @@ pub(crate) enum Piece {
     Variable(Slot),
 }
 
-/// `\gset` or `\aset`: columns become variables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Store {
-    pub(crate) prefix: String,
-    /// `\aset`: from every result with rows. Otherwise from the last result, which must have one
-    /// row.
-    pub(crate) of_all: bool,
-}
-
 impl Statement {
     /// # Errors
     /// When it has too many variables.
     pub(crate) fn new(sql: &str, number: usize, names: &mut Names) -> Result<Self, String> {
-        let mut statement = Self {
-            pieces: Vec::new(),
-            text: Vec::new(),
-            parameters: Vec::new(),
-            number,
-            store: None,
-        };
+        let mut statement =
+            Self { pieces: Vec::new(), text: Vec::new(), parameters: Vec::new(), number };
         let mut rest = sql;
         while let Some((before, name, after)) = next_variable(rest) {
             let slot = names.slot(name);
@@ -75,14 +59,14 @@ fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
     loop {
         at += bytes.get(at..)?.iter().position(|byte| *byte == b':')?;
         let name_at = at + 1;
-        let len = bytes[name_at..].iter().take_while(|byte| is_name_byte(**byte)).count();
+        let len = name_len(&bytes[name_at..]);
         if len > 0 && !bytes[name_at].is_ascii_digit() {
             return Some((&text[..at], &text[name_at..name_at + len], &text[name_at + len..]));
         }
         at += bytes[at..].iter().take_while(|byte| **byte == b':').count();
         // Several colons are not followed by a variable.
         if at > name_at {
-            at += bytes[at..].iter().take_while(|byte| is_name_byte(**byte)).count();
+            at += name_len(&bytes[at..]);
         }
     }
 }

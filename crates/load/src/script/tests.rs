@@ -4,17 +4,13 @@ use super::*;
 use crate::names::Names;
 
 fn read(text: &str) -> Result<Script, String> {
-    parse("a.sql", 1, text, &mut Names::default(), &mut 0).map_err(|error| error.to_string())
-}
-
-fn texts(text: &str) -> Vec<String> {
-    read(text).unwrap().commands.into_iter().map(|command| command.text).collect()
+    parse("a.sql", text, &mut Names::default()).map_err(|error| error.to_string())
 }
 
 fn only_statement(text: &str) -> Statement {
     let script = read(text).unwrap();
-    assert_eq!(script.commands.len(), 1, "{text}");
-    match &script.commands[0].action {
+    assert_eq!(script.actions.len(), 1, "{text}");
+    match &script.actions[0] {
         Action::Sql(statement) => statement.clone(),
         other => panic!("{other:?}"),
     }
@@ -24,23 +20,30 @@ fn extended(text: &str) -> String {
     String::from_utf8(only_statement(text).text).unwrap()
 }
 
+fn texts(text: &str) -> Vec<String> {
+    let shown = |action| match action {
+        Action::Sql(statement) => String::from_utf8(statement.text).unwrap(),
+        Action::Set(..) => "set".to_owned(),
+        Action::Sleep(us) => format!("sleep {us}"),
+    };
+    read(text).unwrap().actions.into_iter().map(shown).collect()
+}
+
 #[test]
 fn commands_end_where_psql_ends_them() {
     assert_eq!(
         texts("-- a comment\nselect 1; select ';', \";\", $$;$$, $a$;$a$, E'\\';';\n\\set x 1\n"),
-        ["select 1;", "select ';', \";\", $$;$$, $a$;$a$, E'\\';';", "\\set x 1"]
+        ["select 1;", "select ';', \";\", $$;$$, $a$;$a$, E'\\';';", "set"]
     );
     assert_eq!(
         texts("select /* ; /* ; */ ; */ 1; select (1;2)"),
         ["select /* ; /* ; */ ; */ 1;", "select (1;2)"]
     );
     assert_eq!(
-        texts("select 1 -- ; not here\n, 2; select 'ä;ö' \\gset"),
-        ["select 1 -- ; not here", "select 'ä;ö'"]
+        texts("select 1 -- ; not here\n, 2; select 'ä;ö' \\sleep 1"),
+        ["select 1 -- ; not here\n, 2;", "select 'ä;ö'", "sleep 1000000"]
     );
-    assert_eq!(texts("select 1 \\; select 2;"), ["select 1 \\; select 2;"]);
-    assert_eq!(extended("select 1 \\; select 2;"), "select 1 ; select 2;");
-    assert_eq!(texts("\\set x 1 + \\\n  2\nselect 1;"), ["\\set x 1 + \\", "select 1;"]);
+    assert_eq!(texts("\\set x 1 + \\\n  2\nselect 1;"), ["set", "select 1;"]);
 }
 
 #[test]
@@ -49,48 +52,6 @@ fn variables_become_parameters() {
     assert_eq!(only_statement("select :a, :b, :a;").parameters, [0, 1, 0]);
     assert_eq!(extended("select '12:30', x::int, y:::z;"), "select '12:30', x::int, y:::z;");
     assert_eq!(only_statement("select ':a';").pieces.len(), 3);
-}
-
-#[test]
-fn results_are_stored_by_the_statement_before() {
-    let store = only_statement("select 1 as a \\gset p_").store;
-    assert_eq!(store, Some(Store { prefix: "p_".into(), of_all: false }));
-    let store = only_statement("select 1 \\; select 2 \\aset").store;
-    assert_eq!(store, Some(Store { prefix: String::new(), of_all: true }));
-}
-
-/// Returns the texts of the commands that are run with these constants as conditions.
-fn path(text: &str) -> Vec<String> {
-    let script = read(text).unwrap();
-    let mut scope_random = crate::random::Random::new(1);
-    let (mut at, mut ran) = (0, Vec::new());
-    while let Some(command) = script.commands.get(at) {
-        at += 1;
-        match &command.action {
-            Action::Branch { condition, otherwise } => {
-                let mut scope = crate::expr::Scope { variables: &[], random: &mut scope_random };
-                if !condition.value(&mut scope).unwrap().is_true() {
-                    at = *otherwise;
-                }
-            }
-            Action::Jump(to) => at = *to,
-            _ => ran.push(command.text.clone()),
-        }
-    }
-    ran
-}
-
-#[test]
-fn conditions_choose_one_branch() {
-    let script = |first: u8, second: u8| {
-        format!(
-            "\\if {first}\na;\n\\if 0\nx;\n\\endif\n\\elif {second}\nb;\n\\else\nc;\n\\endif\nd;"
-        )
-    };
-    assert_eq!(path(&script(1, 1)), ["a;", "d;"]);
-    assert_eq!(path(&script(0, 1)), ["b;", "d;"]);
-    assert_eq!(path(&script(0, 0)), ["c;", "d;"]);
-    assert_eq!(path("\\if 0\na;\n\\elif 0\nb;\n\\endif\nd;"), ["d;"]);
 }
 
 #[test]
@@ -105,18 +66,12 @@ fn mistakes_are_reported_with_their_position() {
         ("\\set\n", "a.sql:1: missing argument in command \"set\""),
         ("\\set x\n", "a.sql:1: missing argument in command \"set\""),
         ("\\set x-y 1\n", "a.sql:1: invalid variable name: \"x-y\" in command \"set\""),
-        (
-            "\\setshell x date\n",
-            "a.sql:1: running programs is not supported in command \"setshell\"",
-        ),
+        ("\\sleep\n", "a.sql:1: missing argument in command \"sleep\""),
+        ("\\sleep x\n", "a.sql:1: invalid sleep time, must be an integer in command \"sleep\""),
         (
             "\\sleep 1 h\n",
             "a.sql:1: unrecognized time unit, must be us, ms or s in command \"sleep\"",
         ),
-        ("\\gset\n", "a.sql:1: \\gset must follow an SQL command in command \"gset\""),
-        ("\\else\n", "a.sql:1: unmatched \\else in command \"else\""),
-        ("\\if 1\n\\else\n\\else\n\\endif", "a.sql:3: \\else after \\else in command \"else\""),
-        ("select 1;\n\\if 1\nselect 2;\n", "a.sql:3: \\if without matching \\endif"),
         ("-- nothing\n", "a.sql:1: script has no commands"),
     ] {
         assert_eq!(read(text).unwrap_err(), error, "{text}");
@@ -125,31 +80,21 @@ fn mistakes_are_reported_with_their_position() {
 
 #[test]
 fn sleep_knows_three_units() {
-    for (text, amount, unit) in
-        [("\\sleep 2", 2, 1_000_000), ("\\sleep 20 ms", 20, 1_000), ("\\sleep 5us", 5, 1)]
-    {
-        let script = read(text).unwrap();
-        assert!(
-            matches!(&script.commands[0].action,
-                Action::Sleep(Amount::Fixed(a), u) if (*a, *u) == (amount, unit)),
-            "{text}"
-        );
-    }
-    assert!(matches!(
-        read("\\sleep :x ms").unwrap().commands[0].action,
-        Action::Sleep(Amount::Variable(0), 1_000)
-    ));
+    assert_eq!(
+        texts("\\sleep 2\n\\sleep 20 ms\n\\sleep 5us"),
+        ["sleep 2000000", "sleep 20000", "sleep 5"]
+    );
 }
 
 #[test]
 fn builtin_scripts_are_found_by_a_beginning_of_their_name() {
-    assert_eq!(Builtin::find("tpcb").unwrap().name, "tpcb-like");
-    assert_eq!(Builtin::find("se").unwrap().name, "select-only");
+    for (name, whole) in [("tpcb", "tpcb-like"), ("si", "simple-update"), ("se", "select-only")] {
+        let builtin = Builtin::find(name).unwrap();
+        assert_eq!(builtin.name, whole);
+        assert!(read(builtin.text).is_ok(), "{whole}");
+    }
     assert!(Builtin::find("s").unwrap_err().starts_with("ambiguous"));
     assert!(Builtin::find("x").unwrap_err().starts_with("no builtin"));
-    for builtin in BUILTINS {
-        assert!(read(builtin.text).is_ok(), "{}", builtin.name);
-    }
 }
 
 proptest! {

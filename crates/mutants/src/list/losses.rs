@@ -62,7 +62,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_request_in_a_transaction_is_told_at_once",
         changes: &[change(
             "lifecycle/failed.rs",
-            "Next::Serve => self.while_waiting.fails = «true»,",
+            "Next::Serve => self.while_waiting.steps.set(Steps::FAILS, «true»),",
             "false",
         )],
     },
@@ -84,8 +84,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_lost_transaction_hears_nothing",
         changes: &[change(
             "lifecycle/failed.rs",
-            "«self.while_waiting.fails» || matches!",
-            "false",
+            "self.while_waiting.steps.have(«Steps::FAILS | Steps::BEGINS») || matches!",
+            "Steps::BEGINS",
         )],
     },
     Mutant {

@@ -4,6 +4,63 @@ use super::{Mutant, change};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "ForgetsMarks",
+        wrong: "A client of a marked server finds the mark as its `application_name`",
+        seen_in: "",
+        noticed_by: "marks::the_next_client_of_a_marked_server_has_its_own_name",
+        changes: &[change(
+            "lifecycle/mark.rs",
+            "«None» }",
+            "{
+                    server.vars = server.welcome.vars.clone();
+                    None
+                }",
+        )],
+    },
+    Mutant {
+        name: "RenewsMarked",
+        wrong: "A marked server counts as the one that was used last",
+        seen_in: "",
+        noticed_by: "marks::a_marked_server_keeps_its_place_and_its_age",
+        changes: &[change(
+            "admission/pool/idle.rs",
+            "let at = «idle.partition_point(|other| released_at(other) <= released_at(&last))»;",
+            "idle.len()",
+        )],
+    },
+    Mutant {
+        name: "TimesTheLastServer",
+        wrong: "The checkpoints of a connection's server are those of its second one",
+        seen_in: "",
+        noticed_by: "timings",
+        changes: &[
+            change("operator/timings.rs", "if «connection.choice == Choice::None» {", "true"),
+            change("operator/timings.rs", "«connection.sent_at == 0» }", "true"),
+        ],
+    },
+    Mutant {
+        name: "KeepsAllTimings",
+        wrong: "The checkpoints of all ended connections are kept",
+        seen_in: "",
+        noticed_by: "timings",
+        changes: &[change(
+            "operator/timings.rs",
+            "if «self.ended.len() > self.kept» {",
+            "self.kept == 0",
+        )],
+    },
+    Mutant {
+        name: "TimesTheAnswerBeforeTheQuestion",
+        wrong: "The first answer to a connection is taken from the time of its login",
+        seen_in: "",
+        noticed_by: "timings",
+        changes: &[change(
+            "operator/timings.rs",
+            "«over.queued_at» + Micros::from(first_byte)",
+            "connection.accepted_at",
+        )],
+    },
+    Mutant {
         name: "ReloadDropsServers",
         wrong: "A reload ends the servers in use",
         seen_in: "odyssey#209, pgagroal#946",

@@ -15,6 +15,50 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "ReusesAfterError",
+        wrong: "A server whose client's last transaction has failed is reused with `never`",
+        seen_in: "",
+        noticed_by: "sessions",
+        changes: &[change(
+            "lifecycle/release.rs",
+            "«self.server.outcome != Outcome::Fine» && self.needs_success()",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ForgetsFailedTransaction",
+        wrong: "A rolled-back transaction counts as successful for `reuse_after_error`",
+        seen_in: "",
+        noticed_by: "sessions",
+        changes: &[change(
+            "relay/outcome.rs",
+            "(Outcome::Failing, b'E') => «Outcome::Failing»",
+            "Outcome::Fine",
+        )],
+    },
+    Mutant {
+        name: "TakesSyncForSuccess",
+        wrong: "A lone Sync after a failed request counts as a success for `reuse_after_error`",
+        seen_in: "",
+        noticed_by: "sessions",
+        changes: &[change(
+            "relay/outcome.rs",
+            "(Outcome::Failed | Outcome::Fine, _) => «outcome»",
+            "Outcome::Fine",
+        )],
+    },
+    Mutant {
+        name: "CountsResetAsUse",
+        wrong: "The end of a server's reset counts as its last use",
+        seen_in: "",
+        noticed_by: "limits::a_server_counts_as_used_until_its_client_has_given_it_back",
+        changes: &[change(
+            "admission/pool.rs",
+            "(«server.times.used_at()», server.serial)",
+            "server.times.released_at()",
+        )],
+    },
+    Mutant {
         name: "IgnoresCancelSecret",
         wrong: "A cancel request needs the process id only",
         seen_in: "pgbouncer#38, supavisor#692",
@@ -223,6 +267,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "cancel/requests.rs",
             "if «end == (CancelEnd::Late { sent: true })» {",
             "false",
+        )],
+    },
+    Mutant {
+        name: "ForgetsUses",
+        wrong: "server_max_uses counts anew when a server comes from another process or worker",
+        seen_in: "",
+        noticed_by: "limits",
+        changes: &[
+            change("handover/import.rs", "server.uses = «self.uses»;", "0"),
+            change(
+                "admission/pool/idle.rs",
+                "stolen.server.leave_worker();",
+                "stolen.server.leave_worker(); stolen.server.uses = 0;",
+            ),
+        ],
+    },
+    Mutant {
+        name: "UsesOnceMore",
+        wrong: "A server is used once more than server_max_uses",
+        seen_in: "",
+        noticed_by: "limits",
+        changes: &[change(
+            "lifecycle/release.rs",
+            "if «server.uses >= settings.server_max_uses» {",
+            "server.uses > settings.server_max_uses",
         )],
     },
 ];

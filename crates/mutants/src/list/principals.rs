@@ -11,7 +11,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "principals::clients_of_a_former_role_leave",
         changes: &[change(
             "engine/pools.rs",
-            "«now != client.role_changes» && client.is_welcomed()",
+            "«client.pool.has_another_role(now)» && client.is_welcomed()",
             "now == u16::MAX",
         )],
     },

@@ -241,7 +241,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "All queries of a pipeline share one query_timeout",
         seen_in: "Weir",
         noticed_by: "timeouts::each_query_of_a_pipeline_has_its_own_time",
-        changes: &[change("relay/replies.rs", "«self.server.times.query_at = self.now;»", "")],
+        changes: &[change("relay/replies.rs", "«self.server.times.query_begins(self.now);»", "")],
     },
     Mutant {
         name: "KeepsItsTurn",
@@ -298,7 +298,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "relay/requests/turns.rs",
             "now.saturating_sub(«server.stages.linked_at()») >= TURN",
-            "client.request_at",
+            "client.times.request_at()",
         )],
     },
     Mutant {

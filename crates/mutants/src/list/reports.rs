@@ -150,7 +150,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "handover/import.rs",
             "session.traces = «record.traces»;",
-            "{ record.traces.signs |= Signs::OPAQUE; record.traces }",
+            "{ record.traces.signs |= sql::Signs::OPAQUE; record.traces }",
         )],
     },
     Mutant {

@@ -98,7 +98,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "routing::a_client_that_no_reader_serves_is_read",
         changes: &[change(
             "engine/routing.rs",
-            "«io.resume_client(id);» match self.pools.routes(client.pool)",
+            "«io.resume_client(id);» match self.pools.routes(client.pool.id())",
             "",
         )],
     },
@@ -397,7 +397,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "silent::a_primary_that_answers_its_client_is_not_silent",
         changes: &[change(
             "lifecycle/silent.rs",
-            "let begun = «asked_at.max(server.times.replied_at)»;",
+            "let begun = «asked_at.max(server.times.replied_at())»;",
             "asked_at",
         )],
     },
@@ -406,7 +406,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A refused request runs outside of its transaction",
         seen_in: "Weir",
         noticed_by: "begun::the_first_statement_that_a_reader_refuses_runs_on_the_writer",
-        changes: &[change("routing/refused.rs", "client.while_waiting.begins = «true»;", "false")],
+        changes: &[change(
+            "routing/refused.rs",
+            "client.while_waiting.steps.set(Steps::BEGINS, «true»);",
+            "false",
+        )],
     },
     Mutant {
         name: "MovesAfterReading",

@@ -313,14 +313,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a client with an advisory lock does not keep its server",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("session/probe.rs", r#"b"a" => «Pins::LOCK»,"#, r#"Pins::NONE"#)],
+        changes: &[change("session/left.rs", r#"b"k" => Some(«Pins::LOCK»),"#, r#"Pins::NONE"#)],
     },
     Mutant {
         name: "ForgetsCursors",
         wrong: "Auto mode: a client with a cursor WITH HOLD does not keep its server",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("session/probe.rs", r#"b"h" => «Pins::CURSOR»,"#, r#"Pins::NONE"#)],
+        changes: &[change("session/left.rs", r#"b"c" => Some(«Pins::CURSOR»),"#, r#"Pins::NONE"#)],
     },
     Mutant {
         name: "BelievesSetLocal",

@@ -87,11 +87,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "The unnamed statement is not assigned to a client",
         seen_in: "asyncpg#53, pgbouncer#1118",
         noticed_by: "answers",
-        changes: &[change(
-            "relay/requests/statements.rs",
-            "own != 0 && own == self.server.unnamed",
-            "true",
-        )],
+        changes: &[change("relay/unnamed.rs", "if «server.is_of(self)» {", "true")],
     },
     Mutant {
         name: "AnswersOutOfTurn",
@@ -172,8 +168,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir, until the simulator had it",
         noticed_by: "repeats",
         changes: &[change(
-            "relay/requests/statements.rs",
-            "own.renewed || «own.questions >= QUESTIONS_MAX»",
+            "relay/repeats.rs",
+            "self.renewed || «self.questions >= QUESTIONS_MAX»",
             "false",
         )],
     },

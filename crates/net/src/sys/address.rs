@@ -11,7 +11,7 @@ use std::{
 };
 
 /// The address of one end of a connection.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Address {
     Inet(SocketAddr),
     /// A socket file.
@@ -110,7 +110,8 @@ impl Raw {
         }
         let mut sun_path = [0; UNIX_PATH_MAX];
         for (to, from) in sun_path[usize::from(is_abstract)..].iter_mut().zip(name) {
-            *to = from.cast_signed();
+            // Signed on x86-64, unsigned on ARM.
+            *to = libc::c_char::from_ne_bytes([*from]);
         }
         let sun_family = libc::AF_UNIX as libc::sa_family_t;
         let mut raw = Self::of(libc::sockaddr_un { sun_family, sun_path });
@@ -142,7 +143,7 @@ impl Raw {
     fn to_unix(&self) -> Address {
         // SAFETY: as above, a `sockaddr_un`; what the kernel did not write is zero.
         let un = unsafe { self.as_ptr().cast::<libc::sockaddr_un>().read() };
-        let path = un.sun_path.map(libc::c_char::cast_unsigned);
+        let path = un.sun_path.map(|byte| u8::from_ne_bytes(byte.to_ne_bytes()));
         let len = (self.len as usize).saturating_sub(UNIX_PATH_OFFSET).min(path.len());
         match &path[..len] {
             [] => Address::Unnamed,

@@ -28,13 +28,50 @@ pub fn effective_uid() -> u32 {
 
 /// Returns the effective user of the process with this number, if it has this name.
 pub fn user_of(number: u32, name: &str) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;
-    let field = |label: &str| status.lines().find_map(|line| line.strip_prefix(label));
-    if field("Name:\t")? != name {
+    let status = status_of(number)?;
+    if field(&status, "Name:")? != name {
         return None;
     }
     // The real user and the effective one, and two more.
-    field("Uid:\t")?.split('\t').nth(1)?.parse().ok()
+    field(&status, "Uid:")?.split('\t').nth(1)?.parse().ok()
+}
+
+/// Returns the lines that Linux has about a process.
+fn status_of(number: u32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{number}/status")).ok()
+}
+
+fn field<'a>(status: &'a str, label: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(label)).map(str::trim)
+}
+
+/// A process as Linux shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub parent: u32,
+    /// The number by which the process knows itself. It is another one in a PID namespace of its own.
+    pub own_number: u32,
+    /// Resident memory that belongs to no file and is not shared, in bytes.
+    pub private_bytes: u64,
+}
+
+impl Status {
+    /// Returns the process with this number. `None` if there is none, or Linux hides it.
+    pub fn find(number: u32) -> Option<Self> {
+        let status = status_of(number)?;
+        let kilobytes: u64 = field(&status, "RssAnon:")?.strip_suffix(" kB")?.parse().ok()?;
+        Some(Self {
+            parent: field(&status, "PPid:")?.parse().ok()?,
+            own_number: field(&status, "NSpid:")?.split('\t').next_back()?.parse().ok()?,
+            private_bytes: kilobytes * 1024,
+        })
+    }
+}
+
+/// Returns the title of the process with this number: its command line, which a process may change.
+pub fn title(number: u32) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{number}/cmdline")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Closes a connection's descriptor, which the caller has just taken out of its table.
@@ -236,6 +273,29 @@ pub fn kill_group(leader: u32) -> io::Result<()> {
     let group = libc::pid_t::try_from(leader).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: takes integers only.
     checked(unsafe { libc::killpg(group, libc::SIGKILL) }).map(drop)
+}
+
+/// Has this child of the process ended? Its number is not given to another process before a call such
+/// as `Child::wait`.
+///
+/// # Errors
+/// When it is no child, or another call has returned its end.
+pub fn has_ended(child: u32) -> io::Result<bool> {
+    // SAFETY: all-zero is a valid value of this structure of integers.
+    let mut about: libc::siginfo_t = unsafe { mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the structure is alive and of the right type.
+    checked(unsafe { libc::waitid(libc::P_PID, child, &raw mut about, flags) })?;
+    // SAFETY: `waitid` has filled in this field, or left it zero.
+    Ok(unsafe { about.si_pid() } != 0)
+}
+
+/// Makes calls on this descriptor return at once.
+pub fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    let flags = checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: takes no pointers.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
 }
 
 /// Makes calls on this descriptor wait.
@@ -444,6 +504,11 @@ mod tests {
         assert_eq!(user_of(own, name), Some(effective_uid()));
         assert_eq!(user_of(own, "postgres"), None);
         assert_eq!(user_of(u32::MAX, name), None);
+        let found = Status::find(own).unwrap();
+        assert_eq!((found.own_number, found.parent), (own, std::os::unix::process::parent_id()));
+        assert!((100_000..1 << 40).contains(&found.private_bytes), "{found:?}");
+        assert!(title(own).unwrap().starts_with(&std::env::args().next().unwrap()));
+        assert_eq!((Status::find(u32::MAX), title(u32::MAX)), (None, None));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! TLS as configured: certificates, keys and ciphers, read from their files. A context is created
 //! as a whole or not at all. Connections keep the one with which they began.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
-use config::{AuthType, Global, SslMode};
+use config::{AuthType, Config, Global, ServerTls, SslMode};
 use rustls::{
     ClientConfig, ServerConfig, SupportedProtocolVersion,
     crypto::{CryptoProvider, aws_lc_rs, ring},
@@ -24,10 +24,12 @@ pub const PROTOCOL: &[u8] = b"postgresql";
 
 /// The configuration of TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{key}: {reason}")]
+#[error("{}{key}: {reason}", in_words(self.database.as_deref()))]
 pub struct TlsError {
     /// The key of the configuration with the mistake.
     pub key: &'static str,
+    /// The database that has TLS settings of its own.
+    pub database: Option<String>,
     pub reason: String,
     /// Every file is valid, but a certificate and a private key do not match.
     pub is_mismatch: bool,
@@ -37,8 +39,16 @@ pub struct TlsError {
 #[derive(Clone, Debug, Default)]
 pub struct TlsContexts {
     pub clients: Option<ForClients>,
-    pub servers: Option<ForServers>,
+    /// None is kept for settings without TLS.
+    servers: HashMap<ServerTls, ForServers>,
+    /// The contexts before the last reload. A pool that has not heard of it still asks for them.
+    former: HashMap<ServerTls, ForServers>,
 }
+
+/// The files of these settings could not be read.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the files of its server_tls_ keys could not be loaded, and the log says why")]
+pub struct NotLoaded;
 
 /// The TLS of connections from clients.
 #[derive(Clone, Debug)]
@@ -67,29 +77,76 @@ impl TlsContexts {
     ///
     /// # Errors
     /// When a file cannot be read, has the wrong contents, or a value is unknown.
-    pub fn load(global: &Global) -> Result<Self, TlsError> {
+    pub fn load(config: &Config) -> Result<Self, TlsError> {
+        let global = &config.global;
         if global.auth_type == AuthType::Cert && global.client_tls_sslmode != SslMode::VerifyFull {
             let reason = "auth_type=cert requires client_tls_sslmode=SSLMODE_VERIFY_FULL";
             return Err(TlsError::new("auth_type", reason));
         }
-        Ok(Self {
-            clients: match global.client_tls_sslmode {
-                SslMode::Disable => None,
-                mode => Some(for_clients(global, mode)?),
-            },
-            servers: match global.server_tls_sslmode {
-                SslMode::Disable => None,
-                mode => Some(for_servers(global, mode)?),
-            },
-        })
+        let clients = ForClients::load(global)?;
+        let mut contexts = Self { clients, ..Self::default() };
+        contexts.add(global.server_tls())?;
+        for database in config.databases.values().chain(&config.fallback) {
+            let added = contexts.add(config.server_tls(database));
+            added.map_err(|error| TlsError { database: Some(database.name.clone()), ..error })?;
+        }
+        Ok(contexts)
+    }
+
+    fn add(&mut self, tls: ServerTls) -> Result<(), TlsError> {
+        if tls.sslmode != SslMode::Disable && !self.servers.contains_key(&tls) {
+            let context = ForServers::load(&tls)?;
+            self.servers.insert(tls, context);
+        }
+        Ok(())
+    }
+
+    /// Returns the TLS of connections to servers with these settings; `None` if they use none.
+    ///
+    /// # Errors
+    /// When there is none, though the settings want it: a reload could not read the files.
+    pub fn servers(&self, tls: &ServerTls) -> Result<Option<&ForServers>, NotLoaded> {
+        match tls.sslmode {
+            SslMode::Disable => Ok(None),
+            SslMode::Allow
+            | SslMode::Prefer
+            | SslMode::Require
+            | SslMode::VerifyCa
+            | SslMode::VerifyFull => {
+                let found = self.servers.get(tls).or_else(|| self.former.get(tls));
+                found.map(Some).ok_or(NotLoaded)
+            }
+        }
+    }
+
+    /// Notes the contexts that these replace.
+    #[must_use]
+    pub fn after(self, before: &Self) -> Self {
+        Self { former: before.servers.clone(), ..self }
+    }
+
+    /// Returns these contexts also for the settings of `next`, which has another certificate or private
+    /// key than `running`, and they do not fit to each other yet.
+    #[must_use]
+    pub fn until_they_fit(&self, running: &Config, next: &Config) -> Self {
+        let mut contexts = self.clone();
+        let usual = (running.global.server_tls(), next.global.server_tls());
+        let entries = next.databases.values().chain(&next.fallback);
+        let own = entries.map(|entry| (running.server_tls(entry), next.server_tls(entry)));
+        for (before, after) in own.chain([usual]) {
+            if let Ok(Some(context)) = self.servers(&before) {
+                contexts.servers.entry(after).or_insert_with(|| context.clone());
+            }
+        }
+        contexts
     }
 
     /// Returns the key of each certificate that Weir shows, and the end of its validity in seconds since
-    /// 1970.
+    /// 1970. Of several for servers, it is the one that ends first.
     #[must_use]
     pub fn certificates(&self) -> Vec<(&'static str, i64)> {
         let clients = self.clients.as_ref().and_then(|clients| clients.not_after);
-        let servers = self.servers.as_ref().and_then(|servers| servers.not_after);
+        let servers = self.servers.values().filter_map(|servers| servers.not_after).min();
         [("client_tls_cert_file", clients), ("server_tls_cert_file", servers)]
             .into_iter()
             .filter_map(|(key, until)| Some((key, until?)))
@@ -97,7 +154,94 @@ impl TlsContexts {
     }
 }
 
+impl ForClients {
+    /// Reads the files, if clients may use TLS.
+    ///
+    /// # Errors
+    /// When a file cannot be read, has the wrong contents, or a value is unknown.
+    pub fn load(global: &Global) -> Result<Option<Self>, TlsError> {
+        let mode = global.client_tls_sslmode;
+        if mode == SslMode::Disable {
+            return Ok(None);
+        }
+        let provider = provider(&Choice {
+            ciphers: ("client_tls_ciphers", &global.client_tls_ciphers),
+            ciphers13: ("client_tls13_ciphers", global.client_tls13_ciphers.as_deref()),
+            curve: ("client_tls_ecdhcurve", &global.client_tls_ecdhcurve),
+        })?;
+        let (key_file, cert_file) = (&global.client_tls_key_file, &global.client_tls_cert_file);
+        if key_file.is_empty() || cert_file.is_empty() {
+            let reason = "To allow TLS connections from clients, client_tls_key_file and \
+                      client_tls_cert_file must be set.";
+            return Err(TlsError::new("client_tls_sslmode", reason));
+        }
+        let own =
+            own(&provider, ("client_tls_cert_file", cert_file), ("client_tls_key_file", key_file))?;
+        let not_after = not_after(&own);
+        let end_point = own.end_entity_cert().ok().and_then(|own| certificate::end_point(own));
+        let end_point = end_point.unwrap_or_default();
+        let versions = protocols("client_tls_protocols", &global.client_tls_protocols)?;
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&versions)
+            .map_err(|error| TlsError::new("client_tls_protocols", error))?;
+        let is_mandatory = matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull);
+        let builder = if is_mandatory || !global.client_tls_ca_file.is_empty() {
+            let anchors = anchors("client_tls_ca_file", &global.client_tls_ca_file)?;
+            builder.with_client_cert_verifier(Arc::new(ClientVerifier::new(anchors, is_mandatory)))
+        } else {
+            builder.with_no_client_auth()
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.max_fragment_size = Some(RECORD_LEN);
+        config.ticketer =
+            ring::Ticketer::new().map_err(|error| TlsError::new("client_tls_sslmode", error))?;
+        config.send_tls13_tickets = 1;
+        Ok(Some(Self { config: Arc::new(config), end_point: end_point.into(), not_after }))
+    }
+}
+
 impl ForServers {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, has the wrong contents, or a value is unknown.
+    pub fn load(tls: &ServerTls) -> Result<Self, TlsError> {
+        let provider = provider(&Choice {
+            ciphers: ("server_tls_ciphers", &tls.ciphers),
+            ciphers13: ("server_tls13_ciphers", tls.ciphers13.as_deref()),
+            curve: ("", "auto"),
+        })?;
+        let checks_name = tls.verifies_fully();
+        let checks_chain = checks_name || tls.sslmode == SslMode::VerifyCa;
+        let anchors = match (checks_chain, tls.ca_file.as_str()) {
+            (false, _) => None,
+            (true, "") => Some(system_anchors("server_tls_ca_file")?),
+            (true, file) => Some(anchors("server_tls_ca_file", file)?),
+        };
+        let verifier = ServerVerifier { anchors, checks_name };
+        let versions = protocols("server_tls_protocols", &tls.protocols)?;
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&versions)
+            .map_err(|error| TlsError::new("server_tls_protocols", error))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let (key_file, cert_file) = (&tls.key_file, &tls.cert_file);
+        let mut not_after = None;
+        let mut config = if key_file.is_empty() || cert_file.is_empty() {
+            builder.with_no_client_auth()
+        } else {
+            let cert = ("server_tls_cert_file", cert_file.as_str());
+            let own = own(&provider, cert, ("server_tls_key_file", key_file))?;
+            not_after = self::not_after(&own);
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
+        };
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.max_fragment_size = Some(RECORD_LEN);
+        let is_optional = matches!(tls.sslmode, SslMode::Allow | SslMode::Prefer);
+        Ok(Self { config: Arc::new(config), is_optional, checks_name, not_after })
+    }
+
     /// Reads the files for `https`: the server's certificate must be valid and name it. An empty
     /// name is no file; without authorities, those of the system count.
     ///
@@ -105,14 +249,13 @@ impl ForServers {
     /// When a file cannot be read or has the wrong contents. The key in the error is that of servers
     /// for the same file (`server_tls_…`).
     pub fn for_https(authorities: &str, certificate: &str, key: &str) -> Result<Self, TlsError> {
-        let global = Global {
-            server_tls_sslmode: SslMode::VerifyFull,
-            server_tls_ca_file: authorities.to_owned(),
-            server_tls_cert_file: certificate.to_owned(),
-            server_tls_key_file: key.to_owned(),
-            ..Global::default()
-        };
-        let made = for_servers(&global, SslMode::VerifyFull)?;
+        let made = Self::load(&ServerTls {
+            sslmode: SslMode::VerifyFull,
+            ca_file: authorities.to_owned(),
+            cert_file: certificate.to_owned(),
+            key_file: key.to_owned(),
+            ..Global::default().server_tls()
+        })?;
         let mut config = ClientConfig::clone(&made.config);
         config.alpn_protocols.clear();
         Ok(Self { config: Arc::new(config), ..made })
@@ -124,83 +267,14 @@ fn not_after(own: &CertifiedKey) -> Option<i64> {
     own.end_entity_cert().ok().and_then(|own| certificate::not_after(own))
 }
 
-fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
-    let provider = provider(&Choice {
-        ciphers: ("client_tls_ciphers", &global.client_tls_ciphers),
-        ciphers13: ("client_tls13_ciphers", global.client_tls13_ciphers.as_deref()),
-        curve: ("client_tls_ecdhcurve", &global.client_tls_ecdhcurve),
-    })?;
-    let (key_file, cert_file) = (&global.client_tls_key_file, &global.client_tls_cert_file);
-    if key_file.is_empty() || cert_file.is_empty() {
-        let reason = "To allow TLS connections from clients, client_tls_key_file and \
-                      client_tls_cert_file must be set.";
-        return Err(TlsError::new("client_tls_sslmode", reason));
-    }
-    let own =
-        own(&provider, ("client_tls_cert_file", cert_file), ("client_tls_key_file", key_file))?;
-    let not_after = not_after(&own);
-    let end_point = own.end_entity_cert().ok().and_then(|own| certificate::end_point(own));
-    let end_point = end_point.unwrap_or_default();
-    let versions = protocols("client_tls_protocols", &global.client_tls_protocols)?;
-    let builder = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&versions)
-        .map_err(|error| TlsError::new("client_tls_protocols", error))?;
-    let is_mandatory = matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull);
-    let builder = if is_mandatory || !global.client_tls_ca_file.is_empty() {
-        let anchors = anchors("client_tls_ca_file", &global.client_tls_ca_file)?;
-        builder.with_client_cert_verifier(Arc::new(ClientVerifier::new(anchors, is_mandatory)))
-    } else {
-        builder.with_no_client_auth()
-    };
-    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    config.max_fragment_size = Some(RECORD_LEN);
-    config.ticketer =
-        ring::Ticketer::new().map_err(|error| TlsError::new("client_tls_sslmode", error))?;
-    config.send_tls13_tickets = 1;
-    Ok(ForClients { config: Arc::new(config), end_point: end_point.into(), not_after })
-}
-
-fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
-    let provider = provider(&Choice {
-        ciphers: ("server_tls_ciphers", &global.server_tls_ciphers),
-        ciphers13: ("server_tls13_ciphers", global.server_tls13_ciphers.as_deref()),
-        curve: ("", "auto"),
-    })?;
-    let checks_name = mode == SslMode::VerifyFull;
-    let checks_chain = checks_name || mode == SslMode::VerifyCa;
-    let anchors = match (checks_chain, global.server_tls_ca_file.as_str()) {
-        (false, _) => None,
-        (true, "") => Some(system_anchors("server_tls_ca_file")?),
-        (true, file) => Some(anchors("server_tls_ca_file", file)?),
-    };
-    let verifier = ServerVerifier { anchors, checks_name };
-    let versions = protocols("server_tls_protocols", &global.server_tls_protocols)?;
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&versions)
-        .map_err(|error| TlsError::new("server_tls_protocols", error))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
-    let (key_file, cert_file) = (&global.server_tls_key_file, &global.server_tls_cert_file);
-    let mut not_after = None;
-    let mut config = if key_file.is_empty() || cert_file.is_empty() {
-        builder.with_no_client_auth()
-    } else {
-        let own =
-            own(&provider, ("server_tls_cert_file", cert_file), ("server_tls_key_file", key_file))?;
-        not_after = self::not_after(&own);
-        builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
-    };
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    config.max_fragment_size = Some(RECORD_LEN);
-    let is_optional = matches!(mode, SslMode::Allow | SslMode::Prefer);
-    Ok(ForServers { config: Arc::new(config), is_optional, checks_name, not_after })
-}
-
 impl TlsError {
     fn new(key: &'static str, reason: impl std::fmt::Display) -> Self {
-        Self { key, reason: reason.to_string(), is_mismatch: false }
+        Self { key, database: None, reason: reason.to_string(), is_mismatch: false }
     }
+}
+
+fn in_words(database: Option<&str>) -> String {
+    database.map(|name| format!("databases.{name}: ")).unwrap_or_default()
 }
 
 /// The keys and values that select protocols and ciphers.

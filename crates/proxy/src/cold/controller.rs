@@ -38,6 +38,7 @@ use crate::{
         cluster::Clusters,
         dns::{Dns, names::NamesInfo},
         http::doors::Doors,
+        passwords::Passwords,
         service::Notifier,
     },
     exchange::{
@@ -162,6 +163,7 @@ pub(crate) struct Control {
     /// The addresses at which HTTP is served.
     pub(crate) doors: Doors,
     pub(crate) clusters: Clusters,
+    pub(crate) passwords: Passwords,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,
 }

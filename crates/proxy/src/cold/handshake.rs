@@ -29,7 +29,7 @@ use tokio::{
 
 use crate::{
     exchange::{
-        handshakes::{CONNECT_TIMEOUT, Job, SecuredClient, SecuredServer, TlsArrival},
+        handshakes::{CONNECT_TIMEOUT, Far, Job, SecuredClient, SecuredServer, TlsArrival},
         mail::ShellMail,
         shared::Shared,
     },
@@ -110,14 +110,14 @@ async fn serve(job: Job, shared: Arc<Shared>) {
                 }
             }
         }
-        Job::Server { fd, host, worker, server, ticket, limit } => {
-            let handshake = secure_server(fd, &host, &shared);
+        Job::Server { fd, to, worker, server, ticket, limit } => {
+            let handshake = secure_server(fd, &to);
             let result = within(limit, CONNECT_TIMEOUT, handshake).await;
             let mail = ShellMail::SecuredServer { server, ticket, result };
             shared.hub.mailbox(worker).post(mail);
         }
-        Job::Cancel { address, host, packet, worker, cancel, limit, sent } => {
-            let delivery = send_cancel(address, &host, &packet, &sent, &shared);
+        Job::Cancel { address, to, packet, worker, cancel, limit, sent } => {
+            let delivery = send_cancel(address, &to, &packet, &sent);
             let end = match within(limit, CANCEL_WAIT_TIMEOUT, delivery).await {
                 Ok(()) => CancelEnd::Taken,
                 Err(reason) if reason == CANCEL_WAIT_TIMEOUT => {
@@ -167,12 +167,9 @@ async fn secure_client(arrival: TlsArrival, shared: &Shared) -> Result<SecuredCl
     Ok(SecuredClient { fd: into_fd(stream)?, tls: Box::new(tls), secured, said, seat })
 }
 
-async fn secure_server(fd: OwnedFd, host: &str, shared: &Shared) -> Result<SecuredServer, String> {
-    let Some(context) = shared.tls().servers.clone() else {
-        return Ok(SecuredServer { fd, tls: None });
-    };
+async fn secure_server(fd: OwnedFd, to: &Far) -> Result<SecuredServer, String> {
     let mut stream = stream(fd)?;
-    let tls = negotiate(&mut stream, host, &context).await?;
+    let tls = negotiate(&mut stream, &to.host, &to.tls).await?;
     Ok(SecuredServer { fd: into_fd(stream)?, tls: tls.map(Box::new) })
 }
 
@@ -271,17 +268,15 @@ async fn shake_hands(
 
 async fn send_cancel(
     address: Address,
-    host: &str,
+    to: &Far,
     packet: &[u8],
     sent: &AtomicBool,
-    shared: &Shared,
 ) -> Result<(), String> {
     let Address::Inet(address) = address else { return Err("no TLS".to_owned()) };
     let failed = |error: io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;
-    let Some(context) = shared.tls().servers.clone() else { return Err("no TLS".to_owned()) };
     let mut records = packet.to_vec();
-    if let Some(mut tls) = negotiate(&mut stream, host, &context).await? {
+    if let Some(mut tls) = negotiate(&mut stream, &to.host, &to.tls).await? {
         records.clear();
         tls.send(packet, &mut records).map_err(|error| error.to_string())?;
     }

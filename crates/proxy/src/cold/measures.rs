@@ -13,7 +13,10 @@ use engine::{
     switches::Switches,
 };
 
-use super::controller::{Controller, ReloadResult};
+use super::{
+    controller::{Controller, ReloadResult},
+    passwords::PasswordInfo,
+};
 use crate::exchange::{hub::lock, mail::ShellMail, reports::CancelInfo};
 
 /// The whole pooler at one moment. Counters count from the start of the process.
@@ -30,6 +33,8 @@ pub struct Measures {
     /// The certificates that Weir shows: the key of each, and the end of its validity in seconds since
     /// 1970.
     pub certificates: Vec<(&'static str, i64)>,
+    /// The passwords of databases with a `password_command`.
+    pub passwords: Vec<PasswordInfo>,
     /// The pools by number.
     pub pools: Vec<PoolMeasures>,
     /// Prepared statements that differ in text or types, and the bytes they take.
@@ -97,6 +102,7 @@ impl Controller {
             clients,
             failures,
             certificates: shared.tls().certificates(),
+            passwords: self.passwords(),
             pools,
             statements: shared.hub.statement_memory(),
         })

@@ -5,14 +5,16 @@
 //! * `memory.rs`: returns memory after many clients have left
 //! * `stats.rs`: the `stats:` line and the averages
 //! * `start.rs`: everything that is done once, before the first client
+//! * `waiting.rs`: what a shutdown waits for
 
 mod cold;
 mod idle;
 mod memory;
 mod start;
 mod stats;
+mod waiting;
 
-pub(crate) use self::start::files_expected;
+pub(crate) use self::start::worker_count;
 
 use std::{fmt, io, path::PathBuf, thread::JoinHandle};
 

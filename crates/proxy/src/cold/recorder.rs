@@ -9,6 +9,7 @@ use engine::{
     pulse::Pulse,
     recorder::{Sample, Track},
     settings::PoolKey,
+    timings::Connection,
     transactions::Transaction,
 };
 use tokio::time::{MissedTickBehavior, interval};
@@ -26,6 +27,8 @@ pub struct Recording {
     pub events: Vec<Entry>,
     /// The transactions that the workers remember, with the keys of their pools.
     pub transactions: Vec<(PoolKey, Transaction)>,
+    /// The last connections that have ended, the oldest first.
+    pub connections: Vec<Connection>,
 }
 
 /// Records for ever.
@@ -66,7 +69,15 @@ impl Controller {
             tracks: lock(&self.0.recorder).tracks().cloned().collect(),
             events: lock(&self.0.shared.journal).entries(now),
             transactions: Vec::new(),
+            connections: Vec::new(),
         }
+    }
+
+    /// Returns the last connections that have ended, and nothing else.
+    #[must_use]
+    pub fn timings(&self) -> Recording {
+        let connections = lock(&self.0.shared.ended).iter().cloned().collect();
+        Recording { now: self.now(), connections, ..Recording::default() }
     }
 
     /// Notes an order of the operator.

@@ -12,8 +12,8 @@ use std::{
 use config::{Config, Global, in_words};
 
 use super::{
+    files,
     listen::{self, ListenError, unix_address},
-    pooler::files_expected,
 };
 use crate::log;
 use net::sys::{Address, process};
@@ -208,15 +208,9 @@ fn may_bind(port: u16) -> bool {
 }
 
 fn descriptors(config: &Config) -> Option<Obstacle> {
-    let expected = files_expected(config);
     let (_, hard) = process::file_limit().ok()?;
-    (hard < expected).then(|| {
-        let reason = format!(
-            "{expected} file descriptors may be needed with these pool sizes, and the limit is \
-             {hard} (ulimit -n, LimitNOFILE)"
-        );
-        Obstacle::new("max_client_conn", reason, false)
-    })
+    let reason = files::bound_clients(&mut config.clone(), hard)?;
+    Some(Obstacle::new("max_client_conn", reason, false))
 }
 
 #[cfg(test)]

@@ -9,12 +9,15 @@ use config::{AuthType, Cluster, Config, ConfigError, Global, Node};
 use engine::journal::EventKind;
 
 use crate::{
-    cold::controller::{Control, Controller},
+    cold::{
+        controller::{Control, Controller},
+        files,
+    },
     error,
     exchange::{hub::lock, listener, mail::ShellMail},
     log, warning,
 };
-use net::tls::TlsContexts;
+use net::{sys::process, tls::TlsContexts};
 
 /// Why the configuration was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -61,13 +64,13 @@ impl Controller {
         config.keep_discovered(&running);
         let mut kept = config.keep_unread(&running);
         let mut tls_kept = None;
-        match TlsContexts::load(&config.global) {
+        match TlsContexts::load(&config) {
             Ok(contexts) => control.shared.set_tls(contexts),
             Err(error) => {
                 let what = "TLS configuration could not be reloaded, keeping old configuration";
                 error!("TLS setup failed: {error}");
                 error!("{what}");
-                config.global.keep_tls(&running.global);
+                config.keep_tls(&running);
                 tls_kept = Some(what.to_owned());
             }
         }
@@ -76,6 +79,9 @@ impl Controller {
         }
         for key in config.global.keep_boot_only(&running.global) {
             warning!("{key} was changed; the change takes effect at the next start");
+        }
+        if let Some(what) = bound_clients(&mut config) {
+            warning!("{what}");
         }
         report(&config);
         for line in kept.iter().cloned().chain(config.set_in_vain()) {
@@ -171,14 +177,18 @@ impl Controller {
         }
         config.keep_unread(&running);
         let mut notice = None;
+        if key == "max_client_conn" {
+            notice = bound_clients(&mut config);
+        }
         if Global::concerns_tls(key) {
-            match TlsContexts::load(&config.global) {
+            match TlsContexts::load(&config) {
                 Ok(contexts) => control.shared.set_tls(contexts),
                 // A key may be set before or after its certificate.
                 Err(error) if error.is_mismatch && Global::is_tls_identity(key) => {
                     warning!("{error}");
                     let what = "TLS settings could not be applied, still using old configuration";
                     notice = Some(what.to_owned());
+                    control.shared.set_tls(control.shared.tls().until_they_fit(&running, &config));
                 }
                 Err(error) => return Err(error.to_string()),
             }
@@ -187,6 +197,12 @@ impl Controller {
         let log_kept = put_in_force(control, Arc::new(config));
         Ok(notice.or(log_kept))
     }
+}
+
+/// Lowers `max_client_conn` to what the limit of files allows. Returns what was done.
+fn bound_clients(config: &mut Config) -> Option<String> {
+    let limit = process::file_limit().map_or(u64::MAX, |(limit, _)| limit);
+    files::bound_clients(config, limit)
 }
 
 /// Reads the files with users and rules again, which an old configuration names.
@@ -223,9 +239,11 @@ fn distribute(control: &Control, config: Arc<Config>) {
     let before = control.config.read().unwrap_or_else(PoisonError::into_inner).clone();
     shared.hub.set_config(&before, Arc::clone(&config));
     *control.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
+    lock(&shared.ended).keep(config.global.connection_timings);
     shared.tell_all(|| ShellMail::Config(Arc::clone(&config)));
     control.doors.change();
     control.clusters.change();
+    control.passwords.change();
     let mut gone: Vec<String> = before.databases.keys().cloned().collect();
     gone.extend(shared.hub.pools().iter().map(|pool| lock(pool).key.database.clone()));
     gone.sort();

@@ -8,6 +8,7 @@
 //! * `connect.rs`: opening servers; `connecting.rs`: one that is being opened
 //! * `cancel.rs`: delivering cancel requests; `request.rs`: one of them
 //! * `flow.rs`: unsent output, suspended reading
+//! * `departing.rs`: servers that were told to end
 //! * `goodbye.rs`: unsent output of a client that has left
 //! * `rest.rs`: streams that are not watched for a moment
 //! * `events.rs`: what goes to the log
@@ -16,6 +17,7 @@
 mod cancel;
 mod connect;
 mod connecting;
+mod departing;
 mod events;
 pub(crate) mod flow;
 mod goodbye;
@@ -38,6 +40,7 @@ use engine::ids::{ClientId, Micros, PoolId, ServerId, WorkerId};
 
 use self::{
     connecting::Connecting,
+    departing::Departures,
     request::{Cancel, Queued},
 };
 use crate::{
@@ -108,6 +111,8 @@ pub(crate) struct Sockets {
     /// Cancel requests that wait because too many to their peers are under way.
     queued: VecDeque<Queued>,
     lingering: HashMap<RawFd, Lingering>,
+    /// Servers whose backends were told to end.
+    departures: Departures,
     /// Sockets to be read without an event.
     pub(crate) ready: VecDeque<Token>,
     /// Clients that are logging in and have sent something: see [`Sockets::next_login`].
@@ -142,6 +147,7 @@ impl Sockets {
             forwards: HashMap::new(),
             queued: VecDeque::new(),
             lingering: HashMap::new(),
+            departures: Departures::default(),
             ready: VecDeque::new(),
             logins: VecDeque::new(),
             resting: Vec::new(),

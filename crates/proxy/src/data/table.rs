@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Cancel,
     /// A client that has left, with unsent output.
     Lingering,
+    /// A server whose backend was told to end.
+    Departing,
     /// A listening socket, by its number.
     Listener(u32),
     /// The mailbox's eventfd.
@@ -116,7 +118,14 @@ impl Table {
     /// Returns the descriptors of this worker's connections, to close them at its end.
     pub(crate) fn connections(&self) -> impl Iterator<Item = RawFd> {
         let is_own = |kind| {
-            matches!(kind, Kind::Client(_) | Kind::Server(_) | Kind::Cancel | Kind::Lingering)
+            matches!(
+                kind,
+                Kind::Client(_)
+                    | Kind::Server(_)
+                    | Kind::Cancel
+                    | Kind::Lingering
+                    | Kind::Departing
+            )
         };
         let numbered = self.0.iter().enumerate();
         numbered.filter(move |(_, entry)| is_own(entry.kind)).map(|(at, _)| at as RawFd)

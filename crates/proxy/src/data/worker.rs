@@ -238,6 +238,7 @@ impl Worker {
             }
             Kind::Cancel => self.sockets.cancel_event(token.fd(), events),
             Kind::Lingering => self.sockets.linger_event(token.fd(), events),
+            Kind::Departing => self.sockets.departing_event(token.fd()),
             Kind::Listener(at) => self.accept(at as usize),
             Kind::Wake => self.has_mail = true,
         }

@@ -16,7 +16,10 @@ use engine::{
 use tokio::sync::{Notify, mpsc};
 
 use super::peer::Peer;
-use net::{sys::Address, tls::Tls};
+use net::{
+    sys::Address,
+    tls::{ForServers, Tls},
+};
 
 /// Why a server is given up that was connected, but did not finish TLS in time.
 pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
@@ -26,10 +29,10 @@ pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
 pub(crate) enum Job {
     /// A client that may begin TLS, and the bytes that it has sent since.
     Client { arrival: TlsArrival, limit: Duration },
-    /// A server that has sent nothing yet, with its host name.
+    /// A server that has sent nothing yet.
     Server {
         fd: OwnedFd,
-        host: String,
+        to: Far,
         worker: WorkerId,
         server: ServerId,
         ticket: u64,
@@ -38,7 +41,7 @@ pub(crate) enum Job {
     /// A cancel request to the address of a server with TLS.
     Cancel {
         address: Address,
-        host: String,
+        to: Far,
         packet: Vec<u8>,
         worker: WorkerId,
         cancel: u64,
@@ -46,6 +49,13 @@ pub(crate) enum Job {
         /// Set when the request is sent.
         sent: Arc<AtomicBool>,
     },
+}
+
+/// A server on another machine.
+#[derive(Debug)]
+pub(crate) struct Far {
+    pub(crate) host: String,
+    pub(crate) tls: ForServers,
 }
 
 /// A client at the beginning of its handshake.

@@ -24,7 +24,7 @@ use super::{
     lobby_door::Departing,
     mailbox::Wake,
     peer::Peer,
-    reports::{Rest, WorkerExport, WorkerFigures, WorkerReport},
+    reports::{LimitedServer, Rest, WorkerExport, WorkerFigures, WorkerReport},
     transport::Transport,
 };
 use net::sys::EventFd;
@@ -92,6 +92,10 @@ pub(crate) enum ShellMail {
     Pulse(mpsc::UnboundedSender<Vec<(PoolId, Pulse)>>),
     /// Send the transactions that are remembered.
     Transactions(mpsc::UnboundedSender<Vec<Transaction>>),
+    /// Send the servers in use whose memory is limited.
+    LimitedServers(mpsc::UnboundedSender<Vec<LimitedServer>>),
+    /// The process of the server with this serial number has too much memory.
+    ServerIsLarge(u64),
     /// Confirm that all earlier mail is processed, by dropping the sender.
     Barrier(mpsc::UnboundedSender<()>),
     /// The configuration was replaced; the pools have its settings already.

@@ -7,6 +7,7 @@ use engine::{
     ids::{ClientId, Micros, PoolId, WorkerId},
     records::WorkerRecords,
     report::{CancelRow, ClientRow, ServerRow},
+    server::Server,
     stats::Stats,
     watch::Watched,
 };
@@ -67,6 +68,37 @@ impl ServerInfo {
             unsent: 0,
             row,
         }
+    }
+}
+
+/// A server whose process may not have more private memory than `limit`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LimitedServer {
+    /// The worker that closes it.
+    pub(crate) worker: WorkerId,
+    pub(crate) pool: PoolId,
+    pub(crate) serial: u64,
+    pub(crate) fd: RawFd,
+    pub(crate) process: u32,
+    /// Bytes.
+    pub(crate) limit: u64,
+    pub(crate) uses: u64,
+    /// Is it parked? Otherwise it has a client, or is in a lobby.
+    pub(crate) is_parked: bool,
+    pub(crate) is_direct: bool,
+}
+
+impl LimitedServer {
+    pub(crate) fn new(
+        worker: WorkerId,
+        fd: RawFd,
+        server: &Server,
+        limit: u64,
+        is_parked: bool,
+    ) -> Self {
+        let &Server { pool, serial, uses, .. } = server;
+        let (process, is_direct) = (server.key.pid, server.is_attending());
+        Self { worker, pool, serial, fd, process, limit, uses, is_parked, is_direct }
     }
 }
 

@@ -4,8 +4,8 @@ use std::{os::fd::OwnedFd, sync::Arc};
 
 use engine::{
     client::Identity,
-    ids::{ClientId, WorkerId},
-    shell::{Check, ConsoleLogin},
+    ids::{ClientId, ServerId, WorkerId},
+    shell::{Check, ConsoleLogin, Wanted},
 };
 use wire::startup::CancelKey;
 
@@ -19,6 +19,7 @@ pub(crate) enum ColdRequest {
     /// A connection from a proxy, which must announce its client.
     Arrival(Arrival),
     Check(Inquiry),
+    Password(PasswordRequest),
     Console(ConsoleRequest),
 }
 
@@ -53,6 +54,15 @@ pub(crate) struct Inquiry {
     pub(crate) check: Check,
     /// The client's address, without a port.
     pub(crate) host: String,
+}
+
+/// A worker's request for the password of a server's login.
+#[derive(Debug)]
+pub(crate) struct PasswordRequest {
+    pub(crate) worker: WorkerId,
+    pub(crate) server: ServerId,
+    pub(crate) serial: u64,
+    pub(crate) wanted: Wanted,
 }
 
 /// A client that logged in to the console database. Its socket is non-blocking.

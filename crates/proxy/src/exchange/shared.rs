@@ -13,6 +13,7 @@ use engine::{
     ids::{Micros, WorkerId},
     journal::Journal,
     records::HandoverState,
+    timings::EndedConnections,
 };
 use tokio::sync::mpsc;
 
@@ -99,6 +100,9 @@ pub(crate) struct Shared {
     /// Events for the flight recorder, which are rare. The lock is held for some dozen instructions, and
     /// for a copy when an operator asks.
     pub(crate) journal: Mutex<Journal>,
+    /// The last connections that have ended (`connection_timings`). The lock is taken once for each,
+    /// and for a copy when an operator asks.
+    pub(crate) ended: Mutex<EndedConnections>,
     /// The connections to predecessor and successor.
     pub(crate) lines: Lines,
     /// Each client that is logging in by TCP holds a clone of it.
@@ -134,6 +138,7 @@ impl Shared {
             cold,
             handshakes,
             journal: Mutex::default(),
+            ended: Mutex::default(),
             lines: Lines::default(),
             logins: Arc::default(),
             schedule: Schedule::new(schedule),
@@ -228,6 +233,7 @@ impl Shared {
     }
 
     pub(crate) fn set_tls(&self, contexts: TlsContexts) {
-        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(contexts);
+        let mut tls = self.tls.write().unwrap_or_else(PoisonError::into_inner);
+        *tls = Arc::new(contexts.after(&tls));
     }
 }

@@ -4,7 +4,10 @@
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use engine::ids::WorkerId;
-use net::{sys::Address, tls::Tls};
+use net::{
+    sys::Address,
+    tls::{ForServers, Tls},
+};
 
 #[derive(Debug)]
 pub(crate) struct Transport {
@@ -23,6 +26,8 @@ pub(crate) struct Remote {
     pub(crate) address: Address,
     /// The host name that was connected to, which the certificate must name.
     pub(crate) host: Option<String>,
+    /// The TLS with which it began, for cancel requests too: a reload may have changed the settings.
+    pub(crate) tls: Option<ForServers>,
 }
 
 /// The connection of a server as the console shows it.

@@ -144,7 +144,11 @@ impl Package {
             state.lobbies.push(LobbyRecord { pool: number, ..lobby.record.clone() });
             for (records, _) in &lobby.servers {
                 let mut records = records.clone();
-                records.attending.iter_mut().for_each(|server| server.server.pool = number);
+                records.attending.iter_mut().for_each(|server| {
+                    server.server.pool = number;
+                    // The next process has none of the passwords, and counts them anew.
+                    server.server.password_number = None;
+                });
                 state.worker_records.push(records);
             }
         }

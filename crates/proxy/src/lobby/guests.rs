@@ -5,7 +5,11 @@ mod depart;
 mod records;
 mod words;
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use engine::{
     facts::Facts,
@@ -20,12 +24,13 @@ use net::sys::{Epoll, socket, socket::Traffic};
 use room::{Answer, Order, Recall, Room, Serving, State};
 use wire::error_fields::ErrorFields;
 
-pub(super) use words::{refuse, tell};
+pub(super) use words::{no_place, refuse, tell};
 use words::{send_error, wait_detail};
 
 use super::{
     held::{HeldList, Key},
     limits::{Doing, Limits, Look, Verdict},
+    places::Places,
 };
 use crate::{
     exchange::{
@@ -113,11 +118,13 @@ impl Seated {
     }
 }
 
-/// The places of one lobby.
+/// The clients of one lobby, by their places.
 #[derive(Debug)]
 pub(super) struct Guests {
-    seated: Vec<Option<Box<Seated>>>,
-    free: Vec<u32>,
+    seated: BTreeMap<u32, Box<Seated>>,
+    places: Arc<Places>,
+    /// The places that this lobby has taken.
+    own: BTreeSet<u32>,
     /// The place of each client by its number for cancel requests.
     by_key: HashMap<u64, u32>,
     /// Clients that are to be disconnected as soon as Weir has them.
@@ -129,10 +136,11 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    pub(super) fn new(places: u32) -> Self {
+    pub(super) fn new(places: Arc<Places>) -> Self {
         Self {
-            seated: (0..places).map(|_| None).collect(),
-            free: (0..places).rev().collect(),
+            seated: BTreeMap::new(),
+            places,
+            own: BTreeSet::new(),
             by_key: HashMap::new(),
             endings: 0,
             past: Stats::default(),
@@ -141,7 +149,7 @@ impl Guests {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.seated.len() - self.free.len()
+        self.seated.len()
     }
 
     /// Does a backend have a client that is to be disconnected?
@@ -150,7 +158,7 @@ impl Guests {
     }
 
     pub(super) fn at(&self, place: u32) -> Option<&Seated> {
-        self.seated.get(place as usize)?.as_deref()
+        self.seated.get(&place).map(Box::as_ref)
     }
 
     /// Returns the figures of all clients, past and present.
@@ -164,19 +172,40 @@ impl Guests {
 
     /// Returns the places with a client.
     pub(super) fn places(&self) -> impl Iterator<Item = u32> + use<> {
-        let taken = self.seated.iter().enumerate().filter(|(_, seated)| seated.is_some());
-        let taken: Vec<_> = taken.map(|(place, _)| place as u32).collect();
+        let taken: Vec<_> = self.seated.keys().copied().collect();
         taken.into_iter()
     }
 
-    /// Returns a free place.
-    pub(super) fn free_place(&mut self) -> Option<u32> {
-        self.free.pop()
+    /// Returns the places that lobbies share with this one.
+    pub(super) fn shared_places(&self) -> &Arc<Places> {
+        &self.places
     }
 
-    /// Takes back a place that was not used.
+    /// Takes a free place.
+    pub(super) fn free_place(&mut self) -> Option<u32> {
+        let place = self.places.take()?;
+        self.own.insert(place);
+        Some(place)
+    }
+
+    /// Takes this place, unless another lobby has it. Returns whether this one has it.
+    pub(super) fn claim(&mut self, place: u32) -> bool {
+        if self.places.claim(place) {
+            self.own.insert(place);
+        }
+        self.own.contains(&place)
+    }
+
+    /// Gives back a place whose number no longer refers to a client's socket.
     pub(super) fn put_back(&mut self, place: u32) {
-        self.free.push(place);
+        if self.own.remove(&place) {
+            self.places.give_back(place);
+        }
+    }
+
+    /// Returns the places that this lobby has, with a client or without.
+    pub(super) fn own_places(&self) -> Vec<u32> {
+        self.own.iter().copied().collect()
     }
 
     /// `login`: the bytes of its connection so far.
@@ -188,7 +217,7 @@ impl Guests {
         now: Micros,
     ) {
         self.by_key.insert(guest.key, place);
-        self.seated[place as usize] = Some(Box::new(Seated {
+        let seated = Box::new(Seated {
             guest,
             peer,
             since: now,
@@ -198,29 +227,30 @@ impl Guests {
             look: None,
             refusal: None,
             ending: None,
-        }));
+        });
+        self.seated.insert(place, seated);
     }
 
     /// Keeps a client that is Weir's from the backends.
     pub(super) fn hold(&mut self, place: u32) {
-        if let Some(seated) = &mut self.seated[place as usize] {
+        if let Some(seated) = self.seated.get_mut(&place) {
             seated.is_held = true;
         }
     }
 
     /// Returns the clients that were kept from the backends.
     pub(super) fn take_held(&mut self) -> Vec<u32> {
-        let seated = self.seated.iter_mut().enumerate();
-        let held = seated.filter_map(|(place, seated)| {
-            std::mem::take(&mut seated.as_mut()?.is_held).then_some(place as u32)
-        });
+        let held = self
+            .seated
+            .iter_mut()
+            .filter_map(|(place, seated)| std::mem::take(&mut seated.is_held).then_some(*place));
         held.collect()
     }
 
     /// Notes that a backend could not restore the client's settings. Returns false if no backend ever
     /// could, or a second one could not for the same request.
     pub(super) fn note_refusal(&mut self, place: u32, backend: usize, room: &Room) -> bool {
-        let Some(seated) = &mut self.seated[place as usize] else { return false };
+        let Some(seated) = self.seated.get_mut(&place) else { return false };
         let transactions = room.transactions(place);
         if transactions == 0 || seated.refusal.is_some_and(|last| last.transactions == transactions)
         {
@@ -232,10 +262,9 @@ impl Guests {
 
     /// Returns the clients that wait for the end of this backend.
     pub(super) fn take_refused(&mut self, by: usize) -> Vec<u32> {
-        let seated = self.seated.iter_mut().enumerate();
-        let refused = seated.filter_map(|(place, seated)| {
-            let refusal = seated.as_mut()?.refusal.as_mut()?;
-            refusal.backend.take_if(|backend| *backend == by).map(|_| place as u32)
+        let refused = self.seated.iter_mut().filter_map(|(place, seated)| {
+            let refusal = seated.refusal.as_mut()?;
+            refusal.backend.take_if(|backend| *backend == by).map(|_| *place)
         });
         refused.collect()
     }
@@ -249,11 +278,15 @@ impl Guests {
     /// Disconnects a client that is Weir's, with an error if there is one to tell.
     pub(super) fn end(&mut self, place: u32, why: Ending<'_>, around: &Around<'_>) {
         let Around { room, shared, port, own, held, at } = *around;
+        // If it is not seated here, the number may be that of another lobby's client.
+        let Some(seated) = self.seated.remove(&place) else { return };
         // Weir may be waiting for the rest of a message.
         let _ = own.delete(room.socket(place));
-        let Some(seated) = self.seated[place as usize].take() else { return };
         self.past += seated.stats(place, room);
-        let Seated { guest, peer, ending, .. } = *seated;
+        let Seated { mut guest, peer, ending, .. } = *seated;
+        if let Some(timing) = guest.timing.take() {
+            lock(&shared.ended).add(timing.done(shared.clock.now()));
+        }
         if self.by_key.get(&guest.key) == Some(&place) {
             self.by_key.remove(&guest.key);
         }
@@ -286,7 +319,7 @@ impl Guests {
         };
         log!(of about, "closing because: {reason} (age={age}s)");
         if room.vacate(place) {
-            self.free.push(place);
+            self.put_back(place);
             // Not before: another process would not know that the place is to be vacated.
             held.remove(Key::Guest(at, place));
         }
@@ -304,7 +337,7 @@ impl Guests {
         around: &Around<'_>,
     ) {
         let Around { room, shared, .. } = *around;
-        let Some(seated) = &mut self.seated[place as usize] else { return };
+        let Some(seated) = self.seated.get_mut(&place) else { return };
         match room.recall(place) {
             Recall::Taken => {
                 self.end(place, Ending::Told(cause, reason), around);
@@ -344,7 +377,7 @@ impl Guests {
     /// never returns a pinned client, and ends with it.
     fn press(&mut self, place: u32, around: &Around<'_>) {
         let Around { room, shared, .. } = *around;
-        let Some(seated) = &mut self.seated[place as usize] else { return };
+        let Some(seated) = self.seated.get_mut(&place) else { return };
         let Some(ending) = &mut seated.ending else { return };
         let Some(serving) = room.serving(place) else { return };
         if ending.when != Closing::AtOnce && !serving.is_pinned_idle {
@@ -386,7 +419,7 @@ impl Guests {
         around: &Around<'_>,
     ) -> Option<CloseReason<'static>> {
         let Around { room, shared, .. } = *around;
-        let seated = self.seated[place as usize].as_mut()?;
+        let seated = self.seated.get_mut(&place)?;
         let Some(serving) = room.serving(place).filter(|_| seated.ending.is_none()) else {
             seated.look = None;
             return None;
@@ -433,7 +466,7 @@ impl Guests {
         for place in self.places() {
             let state = room.word(place).state();
             let idle_since = self.idle_since(place, room, shared);
-            let Some(seated) = &mut self.seated[place as usize] else { continue };
+            let Some(seated) = self.seated.get_mut(&place) else { continue };
             if seated.is_ending() {
                 continue;
             }

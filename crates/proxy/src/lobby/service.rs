@@ -42,6 +42,7 @@ use super::{
     guests::{Around, Ending, Guests},
     held::{HeldList, Key},
     limits::Limits,
+    places::Places,
     seatings::Seatings,
 };
 use crate::{
@@ -99,12 +100,12 @@ struct Lobby {
 }
 
 impl Lobby {
-    fn new(pool: PoolId, key: PoolKey, room: Room) -> Self {
+    fn new(pool: PoolId, key: PoolKey, room: Room, places: Arc<Places>) -> Self {
         Self {
             pool,
             key,
             worker: WorkerId(0),
-            guests: Guests::new(room.places()),
+            guests: Guests::new(places),
             seatings: Seatings::new(room.places()),
             lines: Vec::new(),
             idle: Idle::default(),
@@ -153,6 +154,16 @@ impl Lobby {
         self.room.clear_line(line as u32);
         self.room.use_lines(self.lines.len() as u32);
         Some(line as u32)
+    }
+}
+
+/// Other lobbies keep the numbers of its places, so the sockets of clients that are still there are closed.
+impl Drop for Lobby {
+    fn drop(&mut self) {
+        for place in self.guests.own_places() {
+            self.room.clear(place);
+            self.guests.put_back(place);
+        }
     }
 }
 
@@ -319,16 +330,30 @@ impl Service {
             return Some(at);
         }
         let key = self.pool(pool, |pool| pool.key.clone())?;
-        let room = Room::new(room::BACKENDS_MAX, self.places_wanted);
-        let room = room.inspect_err(|error| {
+        let made = self
+            .places()
+            .and_then(|places| Ok((Room::new(room::BACKENDS_MAX, places.numbers())?, places)));
+        let made = made.inspect_err(|error| {
             let PoolKey { database, user, .. } = &key;
             warning!("the pool {database}/{user} cannot be direct and is proxied: {error}");
         });
-        let room = room.ok()?;
-        let at = self.lobbies.insert(Lobby::new(pool, key, room));
+        let (room, places) = made.ok()?;
+        let at = self.lobbies.insert(Lobby::new(pool, key, room, places));
         self.note_mode(at);
         self.hold_lobby(at);
         Some(at)
+    }
+
+    /// Returns the places for another lobby: those of the lobbies that there are, if they are enough.
+    fn places(&self) -> io::Result<Arc<Places>> {
+        let all = self.lobbies.iter().map(|(_, lobby)| lobby.guests.shared_places());
+        let most = all.max_by_key(|places| places.count()).cloned();
+        match most {
+            Some(enough) if enough.count() >= self.places_wanted => Ok(enough),
+            // Another process has reserved them, for a smaller max_client_conn.
+            Some(fewer) => Places::reserve(self.places_wanted).or(Ok(fewer)),
+            None => Places::reserve(self.places_wanted),
+        }
     }
 
     /// Calls `f` with the pool that has this number now.

@@ -17,7 +17,7 @@ impl Pooler {
     pub(super) fn write_configuration(&self) {
         let text = match self.setup.source {
             Source::Toml => self.setup.ini.toml(),
-            Source::Ini | Source::Url(_) => self.setup.ini.text(),
+            Source::Ini | Source::Url(_) | Source::Environment => self.setup.ini.text(),
         };
         let files = [
             (self.configuration(), text),
@@ -69,6 +69,10 @@ impl Pooler {
                 // Tests side by side would fight for the default port of the metrics.
                 let keys = format!("listen_port={}&metrics_port=0", self.port);
                 command.args(["serve", &format!("{url}?{keys}")])
+            }
+            Source::Environment => {
+                command.env("WEIR_LISTEN_PORT", self.port.to_string());
+                command.env("WEIR_METRICS_PORT", "0").arg("serve")
             }
             Source::Ini | Source::Toml => command.arg(self.configuration()),
         };

@@ -1,7 +1,6 @@
 //! A cluster that runs the pooler under test itself, by the library in `shared_preload_libraries`.
 
 use std::fs;
-use std::io::Write;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -154,28 +153,6 @@ impl Builtin {
     /// Adds lines to `postgresql.conf`.
     pub fn configure(&self, lines: &str) {
         append(&self.data().join("postgresql.conf"), &format!("{lines}\n"));
-    }
-
-    /// Sends a signal to the postmaster.
-    pub fn signal(&self, signal: &str) {
-        if let Some(child) = self.postgres.lock().as_mut()
-            && let Some(input) = child.stdin.as_mut()
-        {
-            writeln!(input, "{signal}").expect("the shell reads");
-        }
-    }
-
-    /// Stops the server, as `pg_ctl stop` does with INT (fast) or TERM (smart), and waits until its
-    /// processes have ended. Returns how long that took.
-    pub fn stop_by(&self, signal: &str) -> Duration {
-        let began = std::time::Instant::now();
-        self.signal(signal);
-        eventually("the server has stopped", Duration::from_secs(60), || {
-            (!self.data().join("postmaster.pid").exists()).then_some(())
-        });
-        let took = began.elapsed();
-        self.postgres.stop();
-        took
     }
 
     /// Waits for a line of the server's log that contains all of these texts.

@@ -1,11 +1,14 @@
 //! Faults of a running server: it is frozen, or its disk is full.
 
 use std::fs;
+use std::io::Write;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::Postgres;
 use crate::guest;
 use crate::pooler::{send_signal, try_signal};
+use crate::wait::eventually;
 
 impl Postgres {
     /// Stops all processes of the server with SIGSTOP, so that nothing answers any more.
@@ -41,6 +44,28 @@ impl Postgres {
         }
     }
 
+    /// Sends a signal to the postmaster.
+    pub fn signal(&self, signal: &str) {
+        if let Some(child) = self.lock().as_mut()
+            && let Some(input) = child.stdin.as_mut()
+        {
+            writeln!(input, "{signal}").expect("the shell reads");
+        }
+    }
+
+    /// Stops the server, as `pg_ctl stop` does with INT (fast) or TERM (smart), and waits until its
+    /// processes have ended. Returns how long that took.
+    pub fn stop_by(&self, signal: &str) -> Duration {
+        let began = Instant::now();
+        self.signal(signal);
+        eventually("the server has stopped", Duration::from_secs(60), || {
+            (!self.folder.join("data/postmaster.pid").exists()).then_some(())
+        });
+        let took = began.elapsed();
+        self.stop();
+        took
+    }
+
     pub(crate) fn signal_all(&self, signal: &str) {
         for process in self.processes() {
             // It may have ended meanwhile.
@@ -57,7 +82,7 @@ impl Postgres {
     }
 
     /// Returns the processes of the server. All of them have the data folder as working folder.
-    pub(super) fn processes(&self) -> impl Iterator<Item = u32> + use<> {
+    pub fn processes(&self) -> impl Iterator<Item = u32> + use<> {
         let data = self.folder.join("data");
         let all = fs::read_dir("/proc").expect("the list of processes").flatten();
         all.filter_map(move |process| {

@@ -12,8 +12,10 @@ host all,replication all 127.0.0.1/32 scram-sha-256
 host all,replication all 198.18.0.0/16 scram-sha-256
 ";
 
-/// The groups, and the role that most tests use.
+/// The groups, and the role that most tests use. They survive a crash of the server right afterwards,
+/// although other transactions do not wait until they are written.
 pub(super) const GROUPS: &str = "\
+SET synchronous_commit = on;
 CREATE ROLE auth_trust; CREATE ROLE auth_password; CREATE ROLE auth_md5; CREATE ROLE auth_scram;
 CREATE ROLE app LOGIN PASSWORD 'app-secret';
 GRANT pg_signal_backend TO app";

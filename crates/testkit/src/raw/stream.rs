@@ -1,7 +1,7 @@
 //! A TCP or unix socket, with a limit on every read and write.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -40,6 +40,14 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(Some(limit)),
             Self::Unix(stream) => stream.set_read_timeout(Some(limit)),
+        }
+    }
+
+    /// Returns this end's address; `None` for a unix socket.
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Unix(_) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! console, in errors to clients, or in messages about a broken configuration.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
 
@@ -309,4 +309,117 @@ fn only_root_can_read_the_memory_of_the_process_core_strict() {
     let (setup, _) = support::setup("transaction");
     let open = setup.set("core_dumps", 1).start();
     assert_ne!(owner(&open), 0, "the operator wanted it open");
+}
+
+/// Collects what other users of the machine see of the process, and what the page of metrics says.
+fn look_from_outside(search: &mut Search, pooler: &Pooler, metrics: u16) {
+    let arguments = fs::read(format!("/proc/{}/cmdline", pooler.pid())).expect("it runs");
+    search.search_text(&String::from_utf8_lossy(&arguments));
+    search.search_text(&crate::metrics::page(metrics));
+    show_everything(search, pooler);
+    search.search_text(&pooler.log());
+}
+
+#[test]
+fn a_secret_given_in_each_way_is_shown_nowhere_core_strict() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let mut search = Search::default();
+    let folder = testkit::open_folder("ways");
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        fs::write(&path, text).expect("our own folder");
+        let mode = if name == "command" { 0o755 } else { 0o600 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("our own file");
+        testkit::give_away(&path);
+        path.display().to_string()
+    };
+    let [in_file, in_variable, printed, listed] =
+        [(); 4].map(|()| postgres.role(ServerAuth::Scram));
+    for role in [&in_file, &in_variable, &printed, &listed] {
+        search.hide("a role's password", &role.password);
+    }
+    write("password", &format!("{}\n", in_file.password));
+    let command = write("command", &format!("#!/bin/sh\necho '{}'\n", printed.password));
+    let metrics = testkit::free_port();
+    let database = postgres.database();
+    let at = |more: String| format!("dbname={database} {more}");
+    let pooler = Pooler::before(postgres)
+        .in_toml()
+        .set("verbose", 3)
+        .set("pool_mode", "transaction")
+        .set("metrics_port", metrics)
+        .secret(&listed.name, &listed.password)
+        .environment("CREDENTIALS_DIRECTORY", folder.display())
+        .environment("WEIR_TEST_PASSWORD", &in_variable.password)
+        .database(
+            "in_file",
+            &at(format!("user={} password_file=$CREDENTIALS_DIRECTORY/password", in_file.name)),
+        )
+        .database(
+            "in_variable",
+            &at(format!("user={} password=${{WEIR_TEST_PASSWORD}}", in_variable.name)),
+        )
+        .database("printed", &at(format!("user={} password_command={command}", printed.name)))
+        .database("listed", &at(format!("user={}", listed.name)))
+        .start();
+    for (database, role) in [
+        ("in_file", &in_file),
+        ("in_variable", &in_variable),
+        ("printed", &printed),
+        ("listed", &listed),
+    ] {
+        assert_eq!(pooler.client(database).value("SELECT session_user"), role.name);
+    }
+    look_from_outside(&mut search, &pooler, metrics);
+    search.search_command(pooler_command().arg("check-config").arg(pooler.configuration()));
+    search.search_command(pooler_command().arg("convert").arg(pooler.configuration()));
+    drop(pooler);
+    // A password that PostgreSQL refuses, and a program that fails, are told without the secret.
+    let wrong = write("command", "#!/bin/sh\necho printed-by-the-program\n");
+    search.hide("the output of a program", "printed-by-the-program");
+    let pooler = Pooler::before(postgres)
+        .set("verbose", 3)
+        .set("metrics_port", metrics)
+        .database(&database, &format!("user={} password_command={wrong}", printed.name))
+        .start();
+    let error = pooler.login(Role::APP, &database, "").expect_err("a wrong password");
+    assert_eq!(error.code(), "28P01");
+    search.search_in(error);
+    look_from_outside(&mut search, &pooler, metrics);
+    search.finds_nothing();
+}
+
+#[test]
+fn serve_takes_the_password_from_libpqs_variables_and_shows_it_nowhere_core() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let mut search = Search::default();
+    let role = postgres.role(ServerAuth::Scram);
+    search.hide("a role's password", &role.password);
+    let (database, port) = (postgres.database(), postgres.port());
+    let passfile = testkit::open_folder("passfile").join("pass");
+    fs::write(&passfile, format!("127.0.0.1:{port}:*:{}:{}\n", role.name, role.password))
+        .expect("our own folder");
+    fs::set_permissions(&passfile, fs::Permissions::from_mode(0o600)).expect("our own file");
+    testkit::give_away(&passfile);
+    let passfile = passfile.display().to_string();
+    let url = format!("postgresql://{}@127.0.0.1:{port}/{database}", role.name);
+    for own in [("PGPASSWORD", role.password.as_str()), ("PGPASSFILE", &passfile)] {
+        for pooler in [
+            Pooler::serve_in(postgres, &url, &[own]),
+            Pooler::serve_environment(postgres, &[("DATABASE_URL", &url), own]),
+        ] {
+            let mut client = pooler.login(&role.name, &database, &role.password).expect(own.0);
+            assert_eq!(client.value("SELECT session_user"), role.name);
+            let arguments = fs::read(format!("/proc/{}/cmdline", pooler.pid())).expect("it runs");
+            search.search_text(&String::from_utf8_lossy(&arguments));
+            search.search_text(&pooler.log());
+        }
+    }
+    search.finds_nothing();
 }

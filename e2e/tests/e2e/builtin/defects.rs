@@ -191,7 +191,7 @@ fn announced_lengths_take_no_memory() {
     assert!(after < before + 20_000, "{before} kB, then {after} kB");
 }
 
-/// D-07, R001-15: the time without use begins with the last use.
+/// D-07: the time without use begins with the last use.
 #[test]
 fn the_idle_time_of_a_server_begins_with_its_last_use() {
     if !support::only_weir() {
@@ -219,7 +219,7 @@ fn idle_time_begins_with_the_last_use(server: &Builtin) {
     });
 }
 
-/// D-08, R001-32: all clients of a backend had the same key.
+/// D-08: all clients of a backend had the same key.
 #[test]
 fn a_cancel_request_hits_its_own_clients_query_only_strict() {
     if !support::only_weir() {
@@ -243,7 +243,7 @@ fn a_cancel_request_hits_its_own_clients_query_only_strict() {
     assert_eq!(first.value("SELECT 1"), "1");
 }
 
-/// D-11, R001-34: errors without severity or SQLSTATE.
+/// D-11: errors without severity or SQLSTATE.
 #[test]
 fn a_limit_is_told_as_an_error_of_the_server() {
     if !support::only_weir() {
@@ -258,7 +258,7 @@ fn a_limit_is_told_as_an_error_of_the_server() {
     assert!(!refused.message().is_empty());
 }
 
-/// D-13, D-14, R004-02: other databases, and clients that are interrupted.
+/// D-13, D-14: other databases, and clients that are interrupted.
 #[test]
 fn clients_that_are_interrupted_hurt_nobody() {
     if !support::only_weir() {

@@ -134,6 +134,38 @@ fn maps_say_whom_a_system_user_may_be() {
     }
 }
 
+/// With Debian's rules the administrator's first try is peer, but Weir's own login is by password.
+#[test]
+fn a_client_of_peer_learns_why_a_password_is_wanted() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::start(Version::Installed, "");
+    server.wait_until_serving();
+    server.sql("postgres", "CREATE ROLE bare LOGIN; CREATE ROLE keyed LOGIN PASSWORD 'x'");
+    write_maps(&server, "weir OWN bare\nweir OWN keyed\n");
+    server.set_rules(
+        "local all bare,keyed peer map=weir\nlocal all all peer\n\
+         host all all 127.0.0.1/32 scram-sha-256",
+    );
+    for (role, text, has) in [
+        ("bare", "password authentication failed for user \"bare\"", "Weir has none"),
+        ("keyed", "server login failed: wrong password type", "Weir has only its SCRAM verifier"),
+    ] {
+        let error = eventually("the server asks for a password", PATIENCE, || {
+            local_login(&server, role).err().filter(|error| error.message().contains(text))
+        });
+        let detail = error.field('D');
+        assert!(detail.starts_with("PostgreSQL asked Weir for the user's password."), "{error:?}");
+        assert!(detail.contains(has) && detail.contains("by peer"), "{error:?}");
+        assert!(error.field('H').contains("pg_hba.conf"), "{error:?}");
+        // The next client gets the same advice with the error that Weir has kept.
+        let again = local_login(&server, role).expect_err("it is the same");
+        assert!(again.message().contains("cached error"), "{again:?}");
+        assert_eq!((again.field('D'), again.field('H')), (detail, error.field('H')));
+    }
+}
+
 #[test]
 fn a_map_may_name_all_roles_and_groups_from_16_on() {
     if !support::only_weir() {

@@ -48,7 +48,7 @@ fn clients(server: &Builtin, count: usize) -> Vec<RawClient> {
     (0..count).map(|_| server.client("postgres")).collect()
 }
 
-/// R001-06: by turns, whatever the workers have already.
+/// By turns, whatever the workers have already.
 #[test]
 fn clients_are_dealt_out_by_turns() {
     if !support::only_weir() {
@@ -65,7 +65,7 @@ fn clients_are_dealt_out_by_turns() {
     assert_eq!(shares(&server), [1, 3]);
 }
 
-/// R001-06: to the worker with fewer clients.
+/// To the worker with fewer clients.
 #[test]
 fn clients_are_dealt_out_by_load() {
     if !support::only_weir() {
@@ -82,7 +82,7 @@ fn clients_are_dealt_out_by_load() {
     assert_eq!(shares(&server), [2, 2]);
 }
 
-/// R001-06: two clients of a worker, and none of the other, which neither turns nor loads bring.
+/// Two clients of a worker, and none of the other, which neither turns nor loads bring.
 #[test]
 fn clients_are_dealt_out_at_random() {
     if !support::only_weir() {
@@ -164,7 +164,7 @@ fn a_server_is_released_when_the_pool_mode_says() {
     }
 }
 
-/// R001-13, R001-20: SET keeps no server, as `on` promises, and is its client's alone. `off` is no
+/// SET keeps no server, as `on` promises, and is its client's alone. `off` is no
 /// different: there is no reason to keep a server for it.
 #[test]
 fn proxying_gucs_has_no_effect() {
@@ -194,7 +194,7 @@ fn proxying_gucs_has_no_effect() {
     });
 }
 
-/// R001-16: unless `restart_pooler_on_reload` is on.
+/// Unless `restart_pooler_on_reload` is on.
 #[test]
 fn a_reload_alone_replaces_no_server_and_disconnects_no_client() {
     if !support::only_weir() {
@@ -213,7 +213,7 @@ fn a_reload_alone_replaces_no_server_and_disconnects_no_client() {
     });
 }
 
-/// R001-14: DROP DATABASE works when the pool's connections have been idle for long enough, or after
+/// DROP DATABASE works when the pool's connections have been idle for long enough, or after
 /// a reload.
 #[test]
 fn a_database_can_be_dropped_when_its_idle_servers_are_closed() {

@@ -91,7 +91,7 @@ fn the_counters_are_exact_on(version: Version, path: &str) {
     assert!(sum(&server, "tx_bytes") > 0 && sum(&server, "rx_bytes") > 0);
 }
 
-/// R001-17: the bytes that a relay between the client and the port would count.
+/// The bytes that a relay between the client and the port would count.
 #[test]
 fn the_bytes_are_those_of_the_clients() {
     if !support::only_weir() {
@@ -294,10 +294,8 @@ fn without_a_pooler_the_functions_say_so() {
     support::kill9(server.pooler_pid());
     server.log_contains(&["/nonexistent/weir", "No such file"]);
     let mut superuser = server.superuser("postgres");
-    superuser.rows("SET statement_timeout = '2s'");
-    // The socket of the console is open, so it waits; a timeout ends that.
     let error = superuser.query("SELECT * FROM pg_pooler_state()").error.expect("there is none");
-    assert_eq!(error.code(), "57014");
+    assert!(error.message().contains("the connection pooler cannot start"), "{error:?}");
 }
 
 /// PostgreSQL 18 finds extensions in other folders than its own.

@@ -1,5 +1,5 @@
 //! What a client's session holds is that client's alone, on a pool of few servers (requirements
-//! R001-20 to R001-30 of the proposal for a built-in pooler).
+//! the proposal of 2019 for a built-in pooler).
 
 use std::time::Duration;
 
@@ -48,11 +48,11 @@ const LOCKS: &str =
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()";
 
 const STATES: [State; 23] = [
-    carried("R001-20 SET", "SET work_mem = '7MB'", WORK_MEM, "7MB", "4MB"),
-    carried("R001-20 SET, RESET", "SET work_mem = '7MB'; RESET work_mem", WORK_MEM, "4MB", "4MB"),
-    carried("R001-20 SET ROLE", "SET ROLE kin", "SELECT current_user", "kin", "app"),
+    carried("SET", "SET work_mem = '7MB'", WORK_MEM, "7MB", "4MB"),
+    carried("SET, RESET", "SET work_mem = '7MB'; RESET work_mem", WORK_MEM, "4MB", "4MB"),
+    carried("SET ROLE", "SET ROLE kin", "SELECT current_user", "kin", "app"),
     carried(
-        "R001-20 SET SESSION AUTHORIZATION",
+        "SET SESSION AUTHORIZATION",
         "SET SESSION AUTHORIZATION DEFAULT",
         "SELECT session_user",
         "app",
@@ -61,70 +61,58 @@ const STATES: [State; 23] = [
     carried("D-10 a comment", "/* begin */ set /**/ work_mem = '7MB'", WORK_MEM, "7MB", "4MB"),
     carried("D-10 several", "SELECT 1; SET work_mem = '7MB'; SELECT 2", WORK_MEM, "7MB", "4MB"),
     carried("D-10 only a word", "SELECT 'set work_mem = 7MB'", WORK_MEM, "4MB", "4MB"),
+    carried("SET LOCAL", "BEGIN; SET LOCAL work_mem = '8MB'; COMMIT", WORK_MEM, "4MB", "4MB"),
+    carried("PREPARE", "PREPARE mine AS SELECT 'own'", "EXECUTE mine", "own", "26000"),
+    pinned("temporary table", "CREATE TEMP TABLE t (a int)", IS_T, "t", "f"),
     carried(
-        "R001-21 SET LOCAL",
-        "BEGIN; SET LOCAL work_mem = '8MB'; COMMIT",
-        WORK_MEM,
-        "4MB",
-        "4MB",
-    ),
-    carried("R001-22 PREPARE", "PREPARE mine AS SELECT 'own'", "EXECUTE mine", "own", "26000"),
-    pinned("R001-23 temporary table", "CREATE TEMP TABLE t (a int)", IS_T, "t", "f"),
-    carried(
-        "R001-23 ON COMMIT DROP",
+        "ON COMMIT DROP",
         "BEGIN; CREATE TEMP TABLE t (a int) ON COMMIT DROP; COMMIT",
         IS_T,
         "f",
         "f",
     ),
-    pinned("R001-29 temporary view", "CREATE TEMP VIEW t AS SELECT 1", IS_T, "t", "f"),
+    pinned("temporary view", "CREATE TEMP VIEW t AS SELECT 1", IS_T, "t", "f"),
     pinned(
-        "R001-29 temporary function",
+        "temporary function",
         "CREATE FUNCTION pg_temp.mine() RETURNS text LANGUAGE sql AS 'SELECT ''own'''",
         "SELECT pg_temp.mine()",
         "own",
         "3F000 42883",
     ),
     pinned(
-        "R001-24 cursor WITH HOLD",
+        "cursor WITH HOLD",
         "BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT 1; COMMIT",
         CURSORS,
         "1",
         "0",
     ),
-    carried("R001-24 cursor", "BEGIN; DECLARE c CURSOR FOR SELECT 1; COMMIT", CURSORS, "0", "0"),
-    pinned("R001-25 lock", "SELECT pg_advisory_lock(7)", LOCKS, "1", "0"),
+    carried("cursor", "BEGIN; DECLARE c CURSOR FOR SELECT 1; COMMIT", CURSORS, "0", "0"),
+    pinned("lock", "SELECT pg_advisory_lock(7)", LOCKS, "1", "0"),
     carried(
-        "R001-25 lock of a transaction",
+        "lock of a transaction",
         "BEGIN; SELECT pg_advisory_xact_lock(7); COMMIT",
         LOCKS,
         "0",
         "0",
     ),
+    carried("set_config", "SELECT set_config('work_mem', '9MB', false)", WORK_MEM, "9MB", "4MB"),
+    carried("SET in a function", "SELECT sets()", WORK_MEM, "6MB", "4MB"),
+    carried("SET in DO", "DO $$BEGIN SET work_mem = '6MB'; END$$", WORK_MEM, "6MB", "4MB"),
     carried(
-        "R001-29 set_config",
-        "SELECT set_config('work_mem', '9MB', false)",
-        WORK_MEM,
-        "9MB",
-        "4MB",
-    ),
-    carried("R001-29 SET in a function", "SELECT sets()", WORK_MEM, "6MB", "4MB"),
-    carried("R001-29 SET in DO", "DO $$BEGIN SET work_mem = '6MB'; END$$", WORK_MEM, "6MB", "4MB"),
-    carried(
-        "R001-29 a setting of the application's own",
+        "a setting of the application's own",
         "SET app.tenant = '7'",
         "SELECT coalesce(current_setting('app.tenant', true), '')",
         "7",
         "",
     ),
     carried(
-        "R001-29 PREPARE in DO",
+        "PREPARE in DO",
         "DO $$BEGIN EXECUTE 'PREPARE mine AS SELECT ''own'''; END$$",
         "EXECUTE mine",
         "own",
         "26000",
     ),
-    carried("R001-29 LISTEN", "LISTEN news", "SELECT 1", "1", "1"),
+    carried("LISTEN", "LISTEN news", "SELECT 1", "1", "1"),
 ];
 
 /// The answer, or the SQLSTATE of the error.
@@ -265,7 +253,7 @@ fn numbers_of_a_sequence_are_each_clients_own_strict() {
     assert_eq!(second.value("SELECT currval('numbers')"), other);
 }
 
-/// R001-27: the triggers of contrib's refint keep plans for as long as their backend lives. Each
+/// The triggers of contrib's refint keep plans for as long as their backend lives. Each
 /// client's values are checked with that client's tables and rights all the same.
 #[test]
 fn cached_plans_of_triggers_are_no_state_of_a_client() {
@@ -317,7 +305,7 @@ fn cached_plans_of_triggers_are_no_state_of_a_client() {
     }
 }
 
-/// R001-29: it belongs to the database, so any session may end it.
+/// It belongs to the database, so any session may end it.
 #[test]
 fn a_prepared_transaction_can_be_ended_by_another_client() {
     if !support::only_weir() {
@@ -385,7 +373,7 @@ fn a_session_that_is_clean_again_is_pooled_again() {
     }
 }
 
-/// Issue R001-30: the first client's settings must not be those of the pool.
+/// The first client's settings must not be those of the pool.
 #[test]
 fn settings_of_the_startup_packet_are_each_clients_own_strict() {
     if !support::only_weir() {

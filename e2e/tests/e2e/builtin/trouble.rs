@@ -1,11 +1,14 @@
 //! What keeps the pooler from starting gets one line in the server's log, and hurts nobody.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use testkit::{Builtin, Version, altered_library, eventually, folder, give_away, library_file};
+use testkit::{
+    Builtin, Postgres, Role, Version, altered_library, eventually, folder, give_away, library_file,
+};
 
 use crate::support;
 
@@ -66,6 +69,46 @@ fn programs_that_are_no_pooler_get_one_line() {
     assert!(!server.has_crashed());
     server.set("weir.program", &testkit::pooler_binary().display().to_string());
     assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
+}
+
+#[test]
+fn clients_get_the_reason_at_once_while_the_pooler_cannot_start() {
+    if !support::only_weir() {
+        return;
+    }
+    for version in [Version::Installed, Version::Eighteen] {
+        let server = Builtin::start(version, "weir.program = '/nonexistent/weir'");
+        server.log_contains(&["weir.program \"/nonexistent/weir\": No such file or directory"]);
+        // A client that sends nothing, and one that sends half a packet, keep nobody waiting.
+        let address = ("127.0.0.1", server.pooler_port());
+        let _silent = TcpStream::connect(address).expect("the port is open");
+        let mut half = TcpStream::connect(address).expect("the port is open");
+        half.write_all(&[0, 0, 0, 50, 0, 3]).expect("it is accepted");
+        let began = Instant::now();
+        let error = server.login(Role::APP, "postgres", Role::APP_PASSWORD).expect_err("no pooler");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        let text = "the connection pooler cannot start";
+        assert_eq!(error.summary(), ("FATAL", "57P03", text), "{version:?}");
+        let why = "cannot start the pooler: weir.program \"/nonexistent/weir\": No such file";
+        assert!(error.field('D').contains(why), "{error:?}");
+        assert!(error.field('H').contains(&format!("serves port {}.", server.port())), "{error:?}");
+        // psql asks for encryption first, and comes by the unix socket as well.
+        let port = server.pooler_port();
+        let mut psql = Postgres::client_program("psql", port, "postgres");
+        let folder = server.socket_folder().display().to_string();
+        for host in ["127.0.0.1", &folder] {
+            let output = support::run_any(psql.env("PGHOST", host).args(["-XAtc", "SELECT 1"]));
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(said.contains(text) && said.contains(why), "{host}: {said}");
+        }
+        // The SQL functions say so, too.
+        server.create_functions("postgres");
+        let state = server.superuser("postgres").query("SELECT * FROM pg_pooler_state()");
+        assert!(state.error.expect("no pooler").message().contains(text), "{version:?}");
+        server.set("weir.program", &testkit::pooler_binary().display().to_string());
+        assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
+        assert!(!server.has_crashed());
+    }
 }
 
 /// The pause after a program that does not serve doubles, from 0.1 s on.

@@ -64,7 +64,7 @@ fn check_config_finds_what_would_stop_a_start() {
         let expected = format!("error: {}:{line}: {place}: ", path.display());
         let found = text.lines().find(|line| line.starts_with(&expected));
         assert!(found.is_some_and(|found| found.contains(what)), "{keys}: {text}");
-        assert!(text.contains("must be solved"), "{text}");
+        assert!(text.contains("Weir does not start"), "{text}");
         // The mistake does prevent a start.
         let started = run_any(mortal_command(pooler_binary()).arg(&path));
         assert_eq!(started.status.code(), Some(1), "{keys}: {started:?}");
@@ -88,7 +88,7 @@ fn check_config_fails_at_a_warning_if_strict_is_given() {
     let output = check(&[], &path);
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    for expected in [&*readable, &busy, "2 problems, Weir starts"] {
+    for expected in [&*readable, &busy, "2 warnings; Weir starts"] {
         assert!(text.contains(expected), "{text}");
     }
     assert_eq!(check(&["--strict"], &path).status.code(), Some(1));
@@ -153,6 +153,112 @@ fn check_config_logs_in_to_each_database() {
         format!("port {}: 2 pools with at most 9020 connections; it allows ", postgres.port()),
     ] {
         assert!(text.contains(&expected), "{expected}: {text}");
+    }
+    // The word "error" is for mistakes that prevent a start.
+    let count = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
+    assert_eq!((count("failed: "), count("error: ")), (2, 0), "{text}");
+    assert!(text.contains("2 failed, "), "{text}");
+    assert!(text.contains("; Weir starts, but cannot use these databases"), "{text}");
+}
+
+/// Replaces the users of [`file`].
+fn set_users(folder: &Path, users: &[(&str, &str)]) {
+    let lines: String =
+        users.iter().map(|(name, secret)| format!("\"{name}\" \"{secret}\"\n")).collect();
+    fs::write(folder.join("users"), lines).expect("our own folder");
+}
+
+#[test]
+fn check_config_tries_no_user_of_the_console() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let there = format!("host=127.0.0.1 port={}", postgres.port());
+    let keys = format!(
+        "listen_addr = 127.0.0.1\nlisten_port = {}\nadmin_users = aaa_admin\n\
+         stats_users = aab_stats\ndefault_pool_size = 7",
+        free_port()
+    );
+    let app = (Role::APP, Role::APP_PASSWORD);
+    let console = [("aaa_admin", "never-sent"), ("aab_stats", "never-sent")];
+    let said = |lines: &str, keys: &str, users: &[(&str, &str)]| {
+        let (folder, path) = file(lines, keys);
+        set_users(&folder, users);
+        let output = check(&["--connect"], &path);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(!stderr(&output).starts_with("failed: "), "{output:?}");
+        (stdout(&output), stderr(&output))
+    };
+    let line = format!("{database} = {there}");
+
+    // The console's users come first in the file, and need no servers.
+    let (text, _) = said(&line, &keys, &[console[0], console[1], app]);
+    assert!(text.contains(&format!("{database}: logged in as {} at ", Role::APP)), "{text}");
+    assert!(text.contains(": 1 pool with at most 7 connections"), "{text}");
+
+    // A user without rights at this server is passed over.
+    let (text, _) = said(&line, &keys, &[("aac_other", "elsewhere"), app]);
+    assert!(text.contains(&format!("{database}: logged in as {} at ", Role::APP)), "{text}");
+
+    // There is no password to try.
+    let (text, told) = said(&line, &keys, &console);
+    assert!(text.contains(&format!("{database}: not tried: ")), "{text} {told}");
+
+    // A program prints the password, and another one is in the file.
+    let by_program = format!("{line} user={} password_command=/bin/false", Role::APP);
+    let (text, _) = said(&by_program, &keys, &[(Role::APP, "never-sent")]);
+    let expected = format!(
+        "{database}: not tried: 127.0.0.1, port {} answers, but its password comes from a program, \
+         which check-config does not run",
+        postgres.port()
+    );
+    assert!(text.contains(&expected), "{text}");
+
+    // The total of all servers.
+    let keys = format!("{keys}\nmax_server_connections = 5");
+    let (text, _) = said(&format!("{line} pool_size=9000"), &keys, &[app]);
+    assert!(text.contains(": 1 pool with at most 5 connections"), "{text}");
+}
+
+#[test]
+fn check_config_logs_in_as_the_user_of_auth_query() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let keys = format!(
+        "listen_addr = 127.0.0.1\nlisten_port = {}\nauth_user = {}",
+        free_port(),
+        Role::APP
+    );
+    let line = format!("{database} = host=127.0.0.1 port={}", postgres.port());
+    let (folder, path) = file(&line, &keys);
+    set_users(&folder, &[("aaa_other", "elsewhere"), (Role::APP, Role::APP_PASSWORD)]);
+    let output = check(&["--connect"], &path);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let expected = format!("{database}: logged in as {} at ", Role::APP);
+    assert!(stdout(&output).contains(&expected), "{output:?}");
+}
+
+#[test]
+fn mistakes_in_values_do_not_hide_start_checks() {
+    if !only_weir() {
+        return;
+    }
+    let keys = format!(
+        "listen_addr = 127.0.0.1\nlisten_port = {}\npool_mode = transakt\n\
+         pidfile = /nonexistent/pid",
+        free_port()
+    );
+    let (_, path) = file("app = host=127.0.0.1 port=1", &keys);
+    let output = check(&[], &path);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for expected in [": pool_mode: ", ": pidfile: ", "2 errors, 1 warning; Weir does not start"] {
+        assert!(text.contains(expected), "no {expected:?} in {text}");
     }
 }
 

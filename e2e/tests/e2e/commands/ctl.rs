@@ -1,9 +1,10 @@
 //! `weir ctl`: the console from the shell.
 
+use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use testkit::{Pooler, Role, pooler_binary};
+use testkit::{Pooler, Postgres, Role, pooler_binary};
 
 use super::{stderr, stdout};
 use crate::support::{self, only_weir, run_any};
@@ -44,6 +45,36 @@ fn tables_and_json_say_the_same_core() {
     let rows = read.as_array().expect("an array");
     let pool = rows.iter().find(|row| row["database"] == database.as_str()).expect("the pool");
     assert_eq!((&pool["user"], &pool["cl_active"]), (&Value::from(Role::APP), &Value::from(1)));
+}
+
+#[test]
+fn the_secrets_of_the_service_are_not_needed() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let secret = testkit::open_folder("ctl").join("password");
+    fs::write(&secret, Role::APP_PASSWORD).expect("our own folder");
+    testkit::give_away(&secret);
+    let at = |more: String| format!("dbname={database} user={} {more}", Role::APP);
+    let pooler = Pooler::before(postgres)
+        .in_toml()
+        .environment("WEIR_TEST_SECRET", Role::APP_PASSWORD)
+        .database("by_variable", &at("password=${WEIR_TEST_SECRET}".to_owned()))
+        .database("by_file", &at(format!("password_file={}", secret.display())))
+        .start();
+    fs::remove_file(&secret).expect("our own file");
+    let shown = of(&pooler, &["SHOW", "DATABASES"]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert!(stdout(&shown).contains("by_variable"), "{shown:?}");
+    // Another mistake may be about the address.
+    let file = pooler.configuration();
+    let text = fs::read_to_string(&file).expect("the configuration");
+    fs::write(&file, format!("listen_prot = 1\n{text}")).expect("the configuration");
+    let refused = of(&pooler, &["SHOW", "DATABASES"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(stderr(&refused).contains("unknown parameter: pgbouncer/listen_prot"), "{refused:?}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! The default of `pool_mode`: PgBouncer's in a `pgbouncer.ini`, `auto` in a `weir.toml` and with
+//! Defaults that differ from PgBouncer's, which a `pgbouncer.ini` has: those of a `weir.toml` and of
 //! `serve URL`.
 
 use std::path::Path;
 
 use crate::commands::{stdout, weir};
 use crate::support::only_weir;
-use testkit::{Pooler, Postgres, RawClient, Setup};
+use testkit::{Pooler, Postgres, RawClient, Role, Setup};
 
 /// Returns a new database and a pooler whose configuration has no `pool_mode`.
 fn silent() -> (Setup, String) {
@@ -110,4 +110,40 @@ fn an_ini_file_stays_in_session_mode_also_when_it_is_converted_core() {
     reload(&text.replace(line, ""));
     assert_eq!(shown(&pooler), ["auto", "auto"]);
     assert!(shares_servers(&pooler, &database));
+}
+
+/// Returns the value of `max_client_conn` in SHOW CONFIG.
+fn clients_max(pooler: &Pooler) -> usize {
+    let rows = pooler.admin("SHOW CONFIG").with("key", "max_client_conn");
+    rows.column("value")[0].parse().expect("a number")
+}
+
+#[test]
+fn ten_thousand_clients_are_let_in_or_as_many_as_files_allow() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    Pooler::serve(postgres, &postgres.url(&database)).log_contains("max_client_conn: 10000, ");
+
+    let (setup, database) = silent();
+    let pooler = setup.in_toml().open_files_max(100).start();
+    let allowed = clients_max(&pooler);
+    assert!((40..100).contains(&allowed), "{allowed}");
+    let told = format!(
+        "files is 100, so {allowed} clients are let in at most, not 1000 (max_client_conn). Raise"
+    );
+    pooler.log_contains(&told);
+    // So many descriptors are there.
+    let mut clients: Vec<_> = (0..allowed).map(|_| pooler.client(&database)).collect();
+    assert_eq!(clients[0].value("SELECT 1"), "1");
+    let error = pooler.login(Role::APP, &database, Role::APP_PASSWORD).expect_err("a refusal");
+    assert_eq!(error.message(), "no more connections allowed (max_client_conn)");
+    let detail = format!("max_client_conn is {allowed}.");
+    assert_eq!(error.field('D'), detail);
+    assert_eq!(error.field('H'), "Raise the key in parentheses and reload, or close connections.");
+    drop(clients);
+    assert_eq!(pooler.console().query("RELOAD").tags, ["RELOAD"]);
+    assert_eq!(clients_max(&pooler), allowed, "the limit of open files is the same");
 }

@@ -3,9 +3,10 @@
 
 use std::fs;
 
-use testkit::{frontend, memory_file_bytes};
+use testkit::{RawClient, Role, eventually, frontend, memory_file_bytes};
 
-use super::{Direct, ask};
+use super::{Direct, PATIENCE, ask};
+use crate::pool::recycled::{LIMIT, make_tables, touch_tables};
 use crate::support;
 
 /// Enough for the parts that grow by steps.
@@ -49,4 +50,31 @@ fn idle_clients_cost_little() {
     println!("bytes of a client: {at_first}; served {plain}; with state {with_state}");
     assert!(at_first <= PLAIN_MAX && plain <= PLAIN_MAX, "{at_first}, {plain}");
     assert!(with_state <= WITH_STATE_MAX, "{with_state}");
+}
+
+#[test]
+fn a_backend_with_much_memory_leaves_the_lobby() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start_with(1, |setup| setup.set("server_max_memory", LIMIT));
+    let postgres = &direct.postgres;
+    let own = RawClient::login(postgres.port(), Role::APP, &direct.database, Role::APP_PASSWORD);
+    make_tables(&mut own.expect("the server lets its own role in"));
+    let mut client = direct.client();
+    client.rows("BEGIN");
+    touch_tables(&mut client);
+    let large = client.value("SELECT pg_backend_pid()");
+    eventually("it is asked to leave", PATIENCE, || {
+        let shown = direct.pooler.admin("SHOW SERVERS").with("close_needed", "1");
+        (!shown.column("close_needed").is_empty()).then_some(())
+    });
+    // It leaves after the transaction.
+    assert_eq!(client.value("SELECT pg_backend_pid()"), large);
+    client.rows("COMMIT");
+    eventually("another backend serves", PATIENCE, || {
+        (client.value("SELECT pg_backend_pid()") != large).then_some(())
+    });
+    assert_eq!(direct.column("data_path"), "direct");
+    direct.pooler.log_contains("closing because: server_max_memory exceeded");
 }

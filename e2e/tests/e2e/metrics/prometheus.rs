@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use testkit::{eventually, free_port, give_away, mortal_command, open_folder};
 
-use super::{PATIENCE, ask, page, pooler};
+use super::{PATIENCE, ask, page, pool_labels, pooler};
 use crate::support;
 
 /// A Prometheus that scrapes one Weir once a second.
@@ -18,6 +18,10 @@ struct Prometheus {
 
 impl Prometheus {
     fn start(weir: u16) -> Self {
+        Self::start_with(weir, &[])
+    }
+
+    fn start_with(weir: u16, arguments: &[&str]) -> Self {
         let folder = open_folder("prometheus");
         let config = folder.join("prometheus.yml");
         let text = format!(
@@ -37,6 +41,7 @@ impl Prometheus {
             .arg(format!("--storage.tsdb.path={}", data.display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             .arg("--log.level=error")
+            .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -132,6 +137,36 @@ fn prometheus_answers_queries_about_weir() {
         rules.contains("\"name\":\"WeirDown\"") && !rules.contains("\"health\":\"err\""),
         "{rules}"
     );
+}
+
+/// Prometheus asks for protobuf with this feature, and keeps native histograms only.
+#[test]
+fn prometheus_reads_native_histograms() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database, port) = pooler(|setup| setup);
+    let prometheus = Prometheus::start_with(port, &["--enable-feature=native-histograms"]);
+    prometheus.until("up{job=\"weir\"}", ",\"1\"]");
+    let mut client = pooler.client(&database);
+    client.rows("SELECT 1");
+    client.rows("SELECT 1");
+    client.rows("SELECT pg_sleep(0.3)");
+    let queries = format!("weir_pool_query_seconds{{{}}}", pool_labels(&database));
+    prometheus.until(&format!("histogram_count({queries})"), ",\"3\"]");
+    // One query of the three has taken between 0.25 s and 0.5 s.
+    let slow = format!("3 * histogram_fraction(0.25, 0.5, {queries})");
+    prometheus.until(&slow, ",\"1\"]");
+    prometheus.until(&format!("histogram_sum({queries}) > 0.3 < 0.5"), "\"value\"");
+    let median = format!("histogram_quantile(0.5, sum(rate({queries}[10s]))) > 0");
+    eventually("there is a percentile", PATIENCE, || {
+        client.rows("SELECT 1");
+        prometheus.query(&median)?.contains("\"value\"").then_some(())
+    });
+    prometheus.until("weir_build_info", "\"pgbouncer_version\":\"1.25.2\"");
+    prometheus.until("weir_pool_queries_total > 3", "\"value\"");
+    let ordinary = prometheus.query("weir_pool_query_seconds_bucket").expect("an answer");
+    assert!(ordinary.contains("\"result\":[]"), "{ordinary}");
 }
 
 #[test]

@@ -164,3 +164,112 @@ fn a_cancel_request_reaches_a_secured_server() {
     let error = answer.iter().find_map(testkit::Message::error).expect("an error");
     assert_eq!(error.code(), "57014");
 }
+
+/// Asks the database of this entry with its TLS.
+fn try_entry(pooler: &Pooler, entry: &str) -> Result<String, String> {
+    let mut client = RawClient::connect(pooler.port());
+    let login = [("user", testkit::Role::APP), ("database", entry)];
+    let refused = client.authenticate(&login, testkit::Role::APP_PASSWORD).err();
+    refused.map_or_else(|| Ok(client.value(IN_USE)), |error| Err(error.message().to_owned()))
+}
+
+/// Certificates, authorities and modes of one database are not those of another one, nor are they its
+/// neighbour's after a reload that finds a file broken.
+#[test]
+fn each_database_has_its_own_tls_core_strict() {
+    let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
+    let postgres = Postgres::start();
+    postgres.offer_tls(&authority.server());
+    let ca = authority.file();
+    postgres.sql("postgres", &format!("ALTER SYSTEM SET ssl_ca_file = '{ca}'"));
+    postgres.sql("postgres", "SELECT pg_reload_conf()");
+    let own = authority.user("app");
+    let (setup, database) = setup(&postgres, "prefer");
+    let full = |ca: &Authority| {
+        let ca = ca.file();
+        format!("dbname={database} server_tls_sslmode=verify-full server_tls_ca_file={ca}")
+    };
+    let named = format!(
+        "dbname={database} server_tls_cert_file={} server_tls_key_file={}",
+        own.certificate(),
+        own.key()
+    );
+    let plain = format!("dbname={database} server_tls_sslmode=disable");
+    let mut pooler = setup
+        .set("query_wait_timeout", 2)
+        .set("server_tls_ca_file", stranger.file())
+        .database("plain", &plain)
+        .database("full", &full(&authority))
+        .database("wrong", &full(&stranger))
+        .database("named", &named)
+        .start();
+    let secured = || Ok("true".to_owned());
+    assert_eq!(try_entry(&pooler, &database), secured());
+    assert_eq!(try_entry(&pooler, "plain"), Ok("false".to_owned()));
+    assert_eq!(try_entry(&pooler, "full"), secured());
+    assert!(try_entry(&pooler, "wrong").is_err());
+    pooler.log_contains("failed: certificate verify failed: ");
+    let subject = "SELECT client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    assert_eq!(pooler.client("named").value(subject), "/CN=app");
+    assert!(pooler.client("full").rows(subject)[0][0].is_none(), "the other one's certificate");
+
+    // A server whose settings have changed since is still cancelled by those that it has.
+    let mut client = pooler.client("full");
+    client.send(testkit::frontend::query("SELECT pg_sleep(100)"));
+    support::until_running_at(&postgres, &database, "SELECT pg_sleep(100)");
+    let port = postgres.port();
+    let entry = |own: &str| format!("host=127.0.0.1 port={port} {own}");
+    pooler.reconfigure(|ini| ini.database("full", &entry(&plain)));
+    pooler.reload();
+    client.cancel(pooler.port());
+    let answer = client.read_to_ready();
+    let error = answer.iter().find_map(testkit::Message::error).expect("an error");
+    assert_eq!(error.code(), "57014");
+    assert_eq!(client.value(IN_USE), "false");
+
+    // A broken file leaves all as it was. A new database of broken files is not used without TLS.
+    let broken = full(&authority).replace(ca, "/nonexistent/ca");
+    pooler.reconfigure(|ini| {
+        ini.database("full", &entry(&full(&authority)));
+        ini.database("new", &entry(&broken));
+    });
+    assert!(pooler.try_admin("RELOAD").error.is_some());
+    pooler.log_contains("databases.new: server_tls_ca_file: /nonexistent/ca");
+    assert_eq!(try_entry(&pooler, "full"), Ok("false".to_owned()));
+    assert!(try_entry(&pooler, "new").is_err());
+    pooler.log_contains("the files of its server_tls_ keys could not be loaded");
+    pooler.reconfigure(|ini| ini.remove_database("new"));
+    pooler.reload();
+    assert_eq!(try_entry(&pooler, "full"), secured());
+}
+
+/// The old pair is used until both halves are set on the console, in all pools.
+#[test]
+fn a_key_for_servers_and_its_certificate_can_be_set() {
+    if !support::only_weir() {
+        return;
+    }
+    let authority = Authority::new("weir test");
+    let postgres = Postgres::start();
+    postgres.offer_tls(&authority.server());
+    let ca = authority.file();
+    postgres.sql("postgres", &format!("ALTER SYSTEM SET ssl_ca_file = '{ca}'"));
+    postgres.sql("postgres", "SELECT pg_reload_conf()");
+    let (old, new) = (authority.user("old"), authority.user("new"));
+    let (setup, database) = setup(&postgres, "require");
+    let pooler = setup
+        .set("server_tls_cert_file", old.certificate())
+        .set("server_tls_key_file", old.key())
+        .database("other", &format!("dbname={database} server_tls_sslmode=prefer"))
+        .start();
+    let subject = "SELECT client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    let shown = |entry: &str| pooler.client(entry).value(subject);
+    assert_eq!((shown(&database), shown("other")), ("/CN=old".into(), "/CN=old".into()));
+    let mut console = pooler.console();
+    let half = console.query(&format!("SET server_tls_cert_file = '{}'", new.certificate()));
+    assert!(half.error.is_none() && half.notices[0].contains("still using old"), "{half:?}");
+    assert_eq!((shown(&database), shown("other")), ("/CN=old".into(), "/CN=old".into()));
+    let whole = console.query(&format!("SET server_tls_key_file = '{}'", new.key()));
+    assert!(whole.error.is_none() && whole.notices.is_empty(), "{whole:?}");
+    assert_eq!((shown(&database), shown("other")), ("/CN=new".into(), "/CN=new".into()));
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wire::secret::Secret;
 
-use super::{OutageKind, Parked, Pool};
+use super::{OutageKind, Parked, Passwords, Pool};
 use crate::ids::{Micros, Waiter, WorkerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::server_secret::ServerSecret;
@@ -141,7 +141,7 @@ impl<T> Pool<T> {
     pub fn set_settings(&mut self, settings: Arc<PoolSettings>) {
         if !self.settings.leads_to_the_same(&settings) {
             self.replace_servers();
-            self.failure = None;
+            (self.failure, self.passwords) = (None, Passwords::default());
             self.minor_version = wire::startup::MINOR_VERSION;
             (self.may_ask_report, self.is_told, self.own_keys) = (true, false, false);
         } else if self.is_told && self.settings.refuses() != settings.refuses() {

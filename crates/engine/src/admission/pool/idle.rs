@@ -30,6 +30,28 @@ impl<T> Pool<T> {
         if self.gate == Gate::Held { None } else { self.take_idle(worker, values) }
     }
 
+    /// Takes an idle server of this worker that `is_it` selects, the least recently used one first, if
+    /// servers are given out now.
+    pub(crate) fn take_resting(
+        &mut self,
+        worker: WorkerId,
+        is_it: impl Fn(&Parked<T>) -> bool,
+    ) -> Option<Parked<T>> {
+        if self.gate == Gate::Held {
+            return None;
+        }
+        self.idle[usize::from(worker.0)].take(is_it)
+    }
+
+    /// The server that was parked last was idle before: it gets its place among the others back.
+    pub(crate) fn sort_last(&mut self, worker: WorkerId) {
+        let idle = &mut self.idle[usize::from(worker.0)].0;
+        let Some(last) = idle.pop_back() else { return };
+        let released_at = |idler: &Idler<T>| idler.parked.server.times.released_at();
+        let at = idle.partition_point(|other| released_at(other) <= released_at(&last));
+        idle.insert(at, last);
+    }
+
     /// Takes an idle server for a client of `worker`. Own servers come first, the most recently
     /// used one before all others, since its process is warm. Then the coldest one is stolen from
     /// another worker. Servers with the right values come before others, because stealing costs

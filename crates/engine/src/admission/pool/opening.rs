@@ -39,14 +39,19 @@ impl<T> Pool<T> {
             && self.take_place(now)
     }
 
-    /// Should a spare server be opened (`min_pool_size`)? One at a time, while the pool is in use
-    /// or its user is configured. If so, its place is reserved.
+    /// Should a spare server be opened (`min_pool_size`), or one that tries a password? One at a time,
+    /// while the pool is in use or its user is configured. If so, its place is reserved.
     pub fn reserve_spare(&mut self, now: Micros) -> bool {
+        let is_short = self.places() < self.settings.min_size || self.passwords.wants_login();
+        let wanted = self.is_in_use() && self.opening == 0 && is_short;
+        wanted && self.has_room() && self.take_place(now)
+    }
+
+    /// Is the pool in use, or its user configured?
+    pub(super) fn is_in_use(&self) -> bool {
         // Replication clients have servers of their own, and may have no database.
         let has_ordinary = self.clients > 0 && self.welcome.is_some();
-        let in_use = has_ordinary || self.settings.forced_user;
-        let wanted = in_use && self.opening == 0 && self.places() < self.settings.min_size;
-        wanted && self.has_room() && self.take_place(now)
+        has_ordinary || self.settings.forced_user
     }
 
     /// Returns how many clients have waited long enough for the reserve; 0 if it is used up.
@@ -110,6 +115,7 @@ impl<T> Pool<T> {
         self.opening -= 1;
         self.current += u32::from(epoch == self.epoch);
         self.failure = None;
+        self.passwords.refused = None;
     }
 
     /// Returns the parameters for the welcome of a client, unless a server can tell newer ones soon.

@@ -7,6 +7,7 @@ use std::path::Path;
 use config::{Config, Host};
 
 use super::*;
+use crate::relay::unnamed::ServerUnnamed;
 use crate::routing::Place;
 use crate::server::{Server, ServerLogin};
 use crate::values::Values;
@@ -150,7 +151,7 @@ fn the_warmest_server_is_taken_first_or_the_coldest_when_asked_for() {
 fn own_servers_come_before_stolen_ones_and_the_coldest_is_stolen() {
     let mut pool = pool_with_busy("", 3);
     let mut marked = server(1);
-    marked.server.unnamed = 9;
+    marked.server.unnamed = ServerUnnamed::imported(9);
     pool.park(B, marked);
     pool.park(B, server(2));
     pool.park(A, server(3));
@@ -159,7 +160,11 @@ fn own_servers_come_before_stolen_ones_and_the_coldest_is_stolen() {
         panic!("nothing stolen")
     };
     let stolen = stolen.server;
-    assert_eq!((stolen.serial, stolen.unnamed), (1, 0), "it brings nothing of its old worker's");
+    assert_eq!(
+        (stolen.serial, stolen.unnamed),
+        (1, ServerUnnamed::default()),
+        "it brings nothing of its old worker's"
+    );
 }
 
 /// Returns a different set of values for each number.
@@ -300,7 +305,8 @@ fn a_waiter_that_leaves_the_queue_is_forgotten() {
 fn park_all(pool: &mut Pool, worker: WorkerId, count: u64) {
     for serial in 1..=count {
         let mut parked = server(serial);
-        parked.server.times.released_at = serial * SECOND;
+        parked.server.times.released(serial * SECOND);
+        parked.server.times.given_back(serial * SECOND);
         pool.park(worker, parked);
     }
 }

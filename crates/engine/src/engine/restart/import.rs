@@ -5,9 +5,10 @@ use std::sync::Arc;
 use config::PoolMode;
 
 use super::Restart;
+use crate::admission::membership::Membership;
 use crate::engine::work::Work;
 use crate::handover::from_lobby::LobbyLeaver;
-use crate::handover::import::{Destination, Entered, ImportTables};
+use crate::handover::import::{Destination, ImportTables};
 use crate::handover::records::{
     AttendingRecord, ClientRecord, PoolRecord, ServerRecord, WorkerRecords,
 };
@@ -16,8 +17,9 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Departure;
 use crate::lifecycle::pair;
 use crate::login::auth::{Login, Peer};
+use crate::operator::timings::Connection;
 use crate::server::{Server, ServerLogin, ServerPhase};
-use crate::session::probe::Left;
+use crate::session::left::Left;
 use crate::shell::Exchange;
 
 /// Records become connections.
@@ -90,12 +92,17 @@ impl<X: Exchange> Restart<'_, X> {
                 pool.enter();
                 pool.role_changes()
             });
-            Entered { pool, role_changes }
+            Membership::of(pool, role_changes)
         });
         let serial = self.pools.exchange.next_connection();
         let login = Login::new(Peer::default(), identity);
         let key = record.welcomed.then_some(record.key);
-        let client = record.into_client(login, (serial, unnamed), (entered, on.is_some()), tables);
+        let client = record.into_client(
+            login,
+            (serial, unnamed),
+            (entered.unwrap_or_default(), on.is_some()),
+            tables,
+        );
         let id = self.clients.insert(client);
         if let Some(key) = key {
             self.keys.insert(key, id);
@@ -189,6 +196,9 @@ impl<X: Exchange> Restart<'_, X> {
         leaver.restore(&mut client, &welcome, self.context, &mut self.pools.exchange);
         let id = self.clients.insert(client);
         self.keys.insert(leaver.guest.key, id);
+        if let (Some(timings), Some(timing)) = (&mut *self.timings, &leaver.guest.timing) {
+            timings.resume(Connection::clone(timing));
+        }
         let left = leaver.left();
         if !self.take_server(id, (leaver.server, serial), &left, now) {
             // It listens again, and is told that it may have missed something.

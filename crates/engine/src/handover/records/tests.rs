@@ -77,6 +77,7 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 traces: traces(process_id, flags),
                 may_set: flags[0],
                 context_changed: flags[1],
+                has_failed: flags[1],
                 before: flags[1].then_some(pool),
                 followed: flags[2].then_some(welcome),
                 resets: resets(&times[0].to_le_bytes()),
@@ -85,7 +86,9 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 state_report: StateReport::at_login(b"v1;t").filter(|_| flags[1]),
                 key: flags[1].then(|| Key::new([status; 16])),
                 own_keys: flags[2],
+                password_number: flags[0].then_some(times[0]),
                 shows_client: flags[0],
+                uses: times[2],
                 connected_at: times[0],
                 released_at: times[1],
                 asked_at: times[2],
@@ -262,10 +265,20 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
     let records = (worker_records, prop::collection::vec(lobby(), 0..3));
     let statements =
         any::<(u64, u64)>().prop_map(|(last_id, schema)| Numbering { last_id, schema });
+    let password = (any::<(u64, Micros)>(), ".{0,9}", ".{0,9}").prop_map(
+        |((number, remaining), command, password)| PasswordRecord {
+            command,
+            number,
+            password,
+            remaining,
+        },
+    );
+    let passwords = prop::collection::vec(password, 0..3);
+    let records = (records, passwords);
     let numbers = (any::<u64>(), statements, any::<u64>());
     (numbers, any::<[u8; 32]>(), names.clone(), pools, names, records).prop_map(
         |((now, statements, connections), seed, names, pools, disabled, records)| {
-            let (worker_records, lobbies) = records;
+            let ((worker_records, lobbies), passwords) = records;
             HandoverState {
                 now,
                 seed,
@@ -281,6 +294,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 deaths: statements.last_id as u32,
                 worker_records,
                 lobbies,
+                passwords,
             }
         },
     )
@@ -454,9 +468,15 @@ fn the_format_is_that_of_its_number() {
         deaths: 3,
         worker_records: vec![records],
         lobbies: vec![a_lobby()],
+        passwords: vec![PasswordRecord {
+            command: "/bin/token".into(),
+            number: 7,
+            password: "secret".into(),
+            remaining: 8,
+        }],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (26, 777, 15_756_509_812_793_445_098));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (29, 807, 4_324_058_161_412_867_986));
 }
 
 /// FNV-1a.

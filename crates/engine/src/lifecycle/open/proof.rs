@@ -1,5 +1,6 @@
 //! Weir's proof of its password to a server: clear text, MD5 or SCRAM.
 
+use wire::error_fields::ErrorFields;
 use wire::messages::AuthenticationRequest;
 use wire::scram::{self, ScramClient, ScramSecret};
 use wire::secret::Secret;
@@ -16,17 +17,16 @@ use crate::shell::{Exchange, Io};
 /// PostgreSQL's error, as with PgBouncer.
 const NO_PASSWORD: &str = "";
 
-/// Answers a message of the server's authentication. `is_trusted`: TLS has verified the server.
+/// Answers a message of the server's authentication.
 pub(super) fn authentication<X: Exchange>(
     id: ServerId,
     login: &mut ServerLogin,
     settings: &PoolSettings,
-    is_trusted: bool,
     body: &[u8],
     io: &mut impl Io<X>,
 ) -> Step {
     let answered = match AuthenticationRequest::decode(body) {
-        Ok(request) => prove_to(id, login, settings, is_trusted, request, io),
+        Ok(request) => prove_to(id, login, settings, request, io),
         Err(error) => return Step::Failed(error.to_string()),
     };
     answered.map_or_else(Step::Unable, |()| Step::Continue)
@@ -36,7 +36,6 @@ fn prove_to<X: Exchange>(
     id: ServerId,
     login: &mut ServerLogin,
     settings: &PoolSettings,
-    is_trusted: bool,
     request: AuthenticationRequest<'_>,
     io: &mut impl Io<X>,
 ) -> Result<(), Unable> {
@@ -71,7 +70,7 @@ fn prove_to<X: Exchange>(
             let mut nonce = [0; 18];
             io.random(&mut nonce);
             let offers = mechanisms.contains(scram::MECHANISM_PLUS);
-            let end = io.server_end(id);
+            let (end, is_trusted) = (io.server_end(id), settings.tls.verifies_fully());
             let mut client =
                 ScramClient::new(secret, nonce).bound_to_server(&end, offers, is_trusted)?;
             frontend::sasl_initial(&mut out, client.mechanism(), &client.first());
@@ -93,6 +92,28 @@ fn prove_to<X: Exchange>(
     }
     io.send_server(id, &out);
     Ok(())
+}
+
+/// Does Weir know no password of the client's user? The client has logged in without one then. It says
+/// nothing about a `user=` of the database's entry.
+pub(super) fn has_nothing_to_prove(login: &ServerLogin, settings: &PoolSettings) -> bool {
+    let is_known = match &settings.secret {
+        Some(Secret::Plain(password)) => password != NO_PASSWORD,
+        Some(Secret::Md5(_) | Secret::Scram(_)) => true,
+        None => false,
+    };
+    !is_known && !settings.forced_user && login.proof().is_none() && login.server_secret.is_none()
+}
+
+/// Adds to the error for clients why the server's question for a password has no answer, and the remedy.
+pub(super) fn advise_on_password(error: &mut ErrorFields, has: &str) {
+    let detail = format!("PostgreSQL asked Weir for the user's password. {has}.");
+    error.replace(b'D', detail);
+    error.replace(
+        b'H',
+        "Log in with a password, for example over TCP. Or let pg_hba.conf of PostgreSQL admit the \
+         system user of Weir as this user: by peer, with a map in pg_ident.conf.",
+    );
 }
 
 pub(super) fn startup_user(settings: &PoolSettings) -> &str {
@@ -146,10 +167,7 @@ fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSec
         (None, None) => Ok(ScramSecret::Password(NO_PASSWORD.into())),
         // A verifier alone is not enough: the client has not logged in by SCRAM.
         (Some(Secret::Scram(_)), Some(ServerSecret::Md5(_)) | None)
-        | (_, Some(ServerSecret::Verifier)) => Err(Unable::Secret(
-            "SCRAM authentication: password is SCRAM secret but client authentication did not \
-                 provide SCRAM keys",
-        )),
+        | (_, Some(ServerSecret::Verifier)) => Err(Unable::NoKeys),
         (Some(Secret::Md5(_)) | None, Some(ServerSecret::Md5(_)))
         | (Some(Secret::Md5(_)), None) => {
             Err(Unable::Secret("SCRAM authentication: wrong password type"))

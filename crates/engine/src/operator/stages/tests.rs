@@ -1,6 +1,7 @@
 use crate::client::Extended;
 use crate::ids::Identity;
 use crate::login::auth::{Login, Peer};
+use crate::relay::unnamed::ClientUnnamed;
 
 use super::*;
 
@@ -23,9 +24,9 @@ fn query(text: &[u8]) -> Vec<u8> {
 fn fingerprint_of(client: &mut Client, sent: &[u8]) -> u64 {
     let mut stages = Stages::default();
     stages.send(sent, client, 1_000);
-    client.transaction_at = 1_000;
+    client.times.transaction_begins(1_000);
     let done = stages.finish(client, PoolId(0), true, 900_000).expect("a slow one");
-    client.transaction_at = 0;
+    client.times.transaction_ends();
     done.fingerprint
 }
 
@@ -37,7 +38,7 @@ fn stages_are_told_from_the_request_for_a_server() {
     stages.reply(2_500);
     stages.apply(3_000);
     stages.send(&query(b"SELECT 1"), &client, 4_000);
-    client.transaction_at = 4_000;
+    client.times.transaction_begins(4_000);
     stages.reply(6_000);
     stages.reply(7_000);
     assert_eq!(stages.answer(7_000), Some(3_000));
@@ -61,11 +62,11 @@ fn stages_are_told_from_the_request_for_a_server() {
     assert_eq!(done, expected);
     // The next one on this server waits for nothing.
     stages.send(&query(b"SELECT 2"), &client, 20_000);
-    client.transaction_at = 20_000;
+    client.times.transaction_begins(20_000);
     let done = stages.finish(&client, PoolId(3), true, 21_000).expect("a slow one");
     assert_eq!((done.queued_at, done.linked, done.sent, done.done), (20_000, 0, 0, 1_000));
     stages.send(&query(b"SELECT 3"), &client, 30_000);
-    client.transaction_at = 30_000;
+    client.times.transaction_begins(30_000);
     assert_eq!(stages.finish(&client, PoolId(3), true, 30_999), None, "it was fast");
 }
 
@@ -74,7 +75,7 @@ fn the_fingerprint_is_of_the_query_with_the_longest_time_until_the_next() {
     let (mut stages, mut client) = (Stages::default(), client());
     for (at, text) in [(1_000, "BEGIN"), (2_000, "UPDATE t"), (500_000, "COMMIT")] {
         stages.send(&query(text.as_bytes()), &client, at);
-        client.transaction_at = 1_000;
+        client.times.transaction_begins(1_000);
     }
     let done = stages.finish(&client, PoolId(0), true, 501_000).expect("a slow one");
     assert_eq!(done.fingerprint, fingerprint(b"UPDATE t"));
@@ -84,7 +85,9 @@ fn the_fingerprint_is_of_the_query_with_the_longest_time_until_the_next() {
 fn the_text_is_found_in_every_kind_of_message() {
     let mut client = client();
     let mut extended = Extended::default();
-    frontend::parse(&mut extended.unnamed_parse, b"", b"SELECT 'unnamed'", &[0, 0]);
+    let mut parse = Vec::new();
+    frontend::parse(&mut parse, b"", b"SELECT 'unnamed'", &[0, 0]);
+    extended.unnamed = ClientUnnamed::imported(1, parse);
     client.extended = Some(Box::new(extended));
     let mut parse = Vec::new();
     frontend::parse(&mut parse, b"name", b"SELECT 'named'", &[]);

@@ -40,10 +40,10 @@ impl Awaited {
         if is_linked && server.ledger.copy_step() == Some(CopyStep::Count) {
             return Self::Count;
         }
-        let awaits = client.extended.as_ref().map_or(0, |own| own.awaits);
-        let waits = is_linked && awaits != 0;
+        let awaited = client.extended.as_ref().and_then(|own| own.awaited.serial());
         // During a copy, the server waits for the client.
-        match waits && (server.ledger.has_answered(awaits) || server.ledger.in_copy()) {
+        let may_go_on = |serial| server.ledger.has_answered(serial) || server.ledger.in_copy();
+        match is_linked && awaited.is_some_and(may_go_on) {
             true => Self::Arrived,
             false => Self::Nothing,
         }
@@ -70,7 +70,7 @@ pub(crate) fn await_boundary(
     let last_end = server.ledger.last_end();
     let waits = is_reader && server.status == b'I' && last_end != 0;
     if waits {
-        client.extended.get_or_insert_default().awaits = last_end;
+        client.extended.get_or_insert_default().awaited.begin(last_end);
     }
     !waits
 }
@@ -110,24 +110,24 @@ impl Answered<'_> {
             if let Some(watch) = watch {
                 watch.done(on, server.pool, client.serial, taken, server.status == b'I');
             }
-            client.request_at = now;
+            client.times.answered(now);
         }
         let (mut was_awaited, mut ends_turn) = (false, false);
         if let Some(own) = &mut client.extended {
-            own.renewed = false;
+            own.repeats.request_ends();
             own.statements.forget_closes();
-            was_awaited = own.awaits != 0;
+            was_awaited = own.awaited.is_some();
             ends_turn = server.status == b'I' && own.pace.end_turn();
         }
         if server.status != b'I' {
             return Done::GoesOn;
         }
-        if client.transaction_at != 0 {
-            view.transaction_done(now.saturating_sub(client.transaction_at));
-            if let Some(slow) = server.stages.finish(client, server.pool, true, now) {
-                transactions.add(slow);
+        if client.times.in_transaction() {
+            view.transaction_done(now.saturating_sub(client.times.transaction_at()));
+            if let Some(described) = server.stages.finish(client, server.pool, true, now) {
+                transactions.over(described);
             }
-            client.transaction_at = 0;
+            client.times.transaction_ends();
         }
         if was_awaited {
             if view.place == Place::Writer && !ends_turn && client.stream.holds_message() {

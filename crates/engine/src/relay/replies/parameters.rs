@@ -125,7 +125,7 @@ impl Replies<'_, '_> {
 
     fn note_reported(&mut self, reported: &Reported, unexplained: &mut Option<Unexplained>) {
         let (Some(client), Some(id), Some(before)) =
-            (&mut self.client, self.server.client, &reported.before)
+            (&mut self.client, *self.server.client, &reported.before)
         else {
             return;
         };

@@ -92,7 +92,7 @@ impl Replies<'_, '_> {
         let outline = &self.server.kept.as_deref()?.outline;
         let used = outline.uses.as_ref()?;
         let own = self.client.as_ref().and_then(|client| client.extended.as_ref());
-        let is_first_try = own.is_some_and(|own| !own.renewed);
+        let is_first_try = own.is_some_and(|own| own.repeats.may_renew());
         let is_all = is_first_try
             && outline.first == settled.serial
             && used.statement.id == settled.statement
@@ -115,7 +115,7 @@ impl Replies<'_, '_> {
         }
         let extended = self.client.as_deref()?.extended.as_deref()?;
         let taken = settled.taken.as_deref();
-        let name = taken.or_else(|| extended.name_used(settled.serial))?;
+        let name = taken.or_else(|| extended.names_used.of(settled.serial))?;
         let message = [&text[..=at], name, &text[at + len - 1..]].concat();
         fields.replace(b'M', message);
         Some(fields)

@@ -13,10 +13,9 @@ use sql::{Seen, Signs, Verb};
 use wire::{HEADER_LEN, Header, frontend};
 
 use super::Requests;
-use crate::client::Discarding;
+use crate::relay::discarding::Discards;
 use crate::relay::parse_context;
 use crate::relay::prepared::{Found, SERVER_NAME_PREFIX};
-use crate::relay::text::text_of;
 use crate::shell::Exchange;
 
 /// Words in texts that remove prepared statements.
@@ -46,7 +45,7 @@ impl<X: Exchange> Requests<'_, X> {
     fn awaits_change_of(&mut self, name: &[u8]) -> bool {
         let own = self.client.extended.as_ref();
         let changed = own.and_then(|own| match name {
-            b"" => (own.unnamed_doubt != 0).then_some(own.unnamed_doubt),
+            b"" => own.unnamed.doubt(),
             _ => own.statements.changed(name),
         });
         let Some(serial) = changed.and_then(|changed| self.server.ledger.unsettled(changed)) else {
@@ -64,9 +63,9 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let Some(own) = &self.client.extended else { return false };
         if name.is_empty() {
-            let names_others = own.unnamed_seen.signs.contains(Signs::PREPARED);
-            let parse = names_others.then(|| own.unnamed_parse.clone());
-            return parse.is_some_and(|parse| self.awaits_names_in(text_of(&parse)));
+            let names_others = own.unnamed.seen().signs.contains(Signs::PREPARED);
+            let text = names_others.then(|| own.unnamed.text().to_vec());
+            return text.is_some_and(|text| self.awaits_names_in(&text));
         }
         let used = own.statements.find(name).map(|found| found.used.statement);
         let used = used.filter(|used| used.seen().signs.contains(Signs::PREPARED));
@@ -96,7 +95,7 @@ impl<X: Exchange> Requests<'_, X> {
         if !self.server.ledger.is_in_ended_batch(serial) {
             frontend::flush(self.out.insert());
         }
-        self.extended().awaits = serial;
+        self.extended().awaited.begin(serial);
     }
 
     /// May the Query in front discard prepared statements? False if the client has none.
@@ -160,40 +159,40 @@ impl<X: Exchange> Requests<'_, X> {
             }
             None if !name.is_empty() => false,
             // A long text was not kept.
-            None if own.unnamed_parse.is_empty() => own.unnamed != 0,
-            None => self.may_discard(own.unnamed_seen) && says_discard(text_of(&own.unnamed_parse)),
+            None if !own.unnamed.is_kept() => own.unnamed.exists(),
+            None => self.may_discard(own.unnamed.seen()) && says_discard(own.unnamed.text()),
         };
-        if !discards && own.discarding == Discarding::default() {
+        if !discards && own.discarding.is_empty() {
             return;
         }
         let deallocates = match used {
             _ if !discards || !portal.is_empty() || self.texts.is_none() => None,
             Some(found) => self.sole_deallocated(&found.used.statement.sql),
-            None => self.sole_deallocated(text_of(&own.unnamed_parse)),
+            None => self.sole_deallocated(own.unnamed.text()),
         };
-        // A named portal lives until its transaction ends.
         let is_fresh = self.server.status == b'I' && self.server.ledger.owes_nothing();
         let discarding = &mut self.extended().discarding;
         if is_fresh {
-            *discarding = Discarding::default();
+            discarding.begin();
         }
         match portal.is_empty() {
-            true => (discarding.unnamed, discarding.deallocates) = (discards, deallocates),
-            false => discarding.named |= discards,
+            true => discarding.bind_unnamed(discards, deallocates),
+            false => discarding.bind_named(discards),
         }
     }
 
     /// An Execute has been entered in the ledger. Its portal's name is not examined.
     pub(super) fn note_execute(&mut self) {
         let Some(own) = &mut self.client.extended else { return };
-        let Discarding { unnamed, named, ref mut deallocates } = own.discarding;
-        if !unnamed && !named {
-            return;
-        }
+        let name = match own.discarding.execute() {
+            Discards::Nothing => return,
+            Discards::Name(name) => Some(name),
+            Discards::Any => None,
+        };
         let by = *self.serial;
         self.server.ledger.note_discard(by);
-        if let Some(name) = deallocates.take().filter(|_| !named) {
-            self.note_deallocation(by, Some(name));
+        if name.is_some() {
+            self.note_deallocation(by, name);
         }
     }
 

@@ -44,7 +44,7 @@ impl<X: Exchange> Requests<'_, X> {
     fn bind_statement(&mut self, name: &[u8]) {
         let own = self.client.extended.as_deref();
         // A long text of the unnamed statement was not kept.
-        let is_kept = own.is_some_and(|own| !name.is_empty() || !own.unnamed_parse.is_empty());
+        let is_kept = own.is_some_and(|own| !name.is_empty() || own.unnamed.is_kept());
         let text = own.and_then(|own| own.text_of(name)).unwrap_or_default();
         let ending = if is_kept { Ending::of(text) } else { Ending::Commit };
         self.server.ledger.endings.bind(ending);

@@ -115,7 +115,7 @@ impl<X: Exchange> Requests<'_, X> {
         let Some(Found { name, used, .. }) = found else { return };
         let serial = *self.serial;
         let first = self.server.ledger.first().unwrap_or(serial);
-        self.extended().note_name(serial, name, first);
+        self.extended().names_used.note(serial, name, first);
         if let Some(keeping) = &mut self.keeping
             && keeping.outline.first == serial
             && keeping.outline.opening.is_none()

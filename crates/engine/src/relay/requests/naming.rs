@@ -103,7 +103,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.note_bound_ending(name);
         self.owe(entry);
         self.note_use(used);
-        self.extended().questions = 0;
+        self.extended().repeats.bound();
         Ok(action)
     }
 

@@ -86,7 +86,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if self.server.session.numbers != Numbers::Nobodys {
             frontend::query(self.out.insert(), FORGET);
-            self.server.unnamed = 0;
+            self.server.unnamed.destroy();
             *self.serial += 1;
             let mut entry = Entry::new(Expect::Query, Verb::Internal);
             entry.serial = *self.serial;

@@ -7,7 +7,8 @@ use wire::{HEADER_LEN, Header, frontend};
 
 use super::texts::{REMEMBERED_LEN_MAX, Sent, TextCheck};
 use super::{BROKEN_PARSE, MessageAction, Requests};
-use crate::relay::ledger::{Entry, Expect, Undo, Verb};
+use crate::relay::ledger::{Entry, Expect, Verb};
+use crate::server::Server;
 use crate::shell::Exchange;
 
 /// An unnamed Parse up to this length is remembered, because its Bind may come in another
@@ -75,16 +76,6 @@ impl<X: Exchange> Requests<'_, X> {
             if self.texts.is_some() { REMEMBERED_LEN_MAX } else { UNNAMED_KEPT_LEN_MAX };
         let input = self.input;
         let message = &input[self.at..];
-        let there = std::mem::replace(&mut self.server.unnamed, serial);
-        let doubt = self.extended().unnamed_doubt;
-        // The message that was to prepare the client's own statement may have no effect.
-        let is_in_doubt = !self.server.ledger.has_answered(doubt);
-        let extended = self.extended();
-        extended.unnamed_seen = seen;
-        let before = std::mem::replace(&mut extended.unnamed, serial);
-        if before == 0 || before != there || is_in_doubt {
-            extended.unnamed_doubt = serial;
-        }
         // A refused text is refused in every place that uses it.
         let kept = match replaced {
             Some(text) => {
@@ -95,8 +86,9 @@ impl<X: Exchange> Requests<'_, X> {
             None if whole && header.total <= kept_len_max => message[..header.total].to_vec(),
             None => Vec::new(),
         };
-        let message = std::mem::replace(&mut extended.unnamed_parse, kept);
-        let undo = Undo::ParseUnnamed { before, message };
+        let Server { unnamed, ledger, .. } = &mut *self.server;
+        let own = self.client.extended_mut();
+        let undo = own.unnamed.parse(serial, seen, kept, unnamed, ledger);
         self.owe(Entry::new(Expect::Parse, Verb::Forward).undo(undo));
         Ok(match replaced {
             None => MessageAction::Pass,

@@ -118,7 +118,7 @@ impl Preface {
             return None;
         }
         // All of these messages drop the unnamed statement.
-        server.unnamed = 0;
+        server.unnamed.destroy();
         Some(Box::new(preface))
     }
 
@@ -245,7 +245,7 @@ impl Restoring {
     fn put_off(self, client: &mut Client, server: &mut Server) -> Followed {
         let sql = self.undo(server);
         if let Some(own) = &mut client.extended {
-            own.rewound = false;
+            own.repeats.go_on();
         }
         if !server.ledger.owes_nothing() || client.stream.holds_message() {
             return Followed::First(sql);

@@ -25,7 +25,7 @@ impl<X: Exchange> Requests<'_, X> {
     pub(super) fn can_take_back(&self) -> bool {
         let server = &self.server;
         let is_ours = server.ledger.owes_us() || !server.session.lent.is_empty();
-        let is_rewound = self.client.extended.as_ref().is_some_and(|own| own.rewound);
+        let is_rewound = self.client.extended.as_ref().is_some_and(|own| own.repeats.is_rewound());
         self.begins && self.answers.is_empty() && !is_ours && !is_rewound
     }
 
@@ -48,7 +48,7 @@ impl<X: Exchange> Requests<'_, X> {
             }
             undo(entry, statements, unnamed, session, Some(client));
         });
-        client.extended.get_or_insert_default().rewound = true;
+        client.extended_mut().repeats.rewind();
         self.out.clear();
         self.keeping = None;
         self.at = self.from;

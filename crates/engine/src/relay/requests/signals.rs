@@ -12,7 +12,7 @@
 //! ```
 
 use sql::{Seen, Signs};
-use wire::messages::{Parse, bind_names, parameter_count};
+use wire::messages::{bind_names, parameter_count};
 use wire::{HEADER_LEN, Header, frontend};
 
 use super::numbers::NO_NUMBER;
@@ -78,8 +78,7 @@ impl<X: Exchange> Requests<'_, X> {
                 Some((statement.sql.to_vec(), statement.types.to_vec()))
             }
             Name::AsItIs => {
-                let kept = self.client.extended.as_ref()?.unnamed_parse.get(HEADER_LEN..)?;
-                let parse = Parse::decode(kept).ok()?;
+                let parse = self.client.extended.as_ref()?.unnamed.kept()?;
                 Some((parse.sql.to_vec(), parse.types_raw.to_vec()))
             }
             Name::Unknown(_) | Name::Outdated(_) | Name::Changed(_) => None,
@@ -95,7 +94,7 @@ impl<X: Exchange> Requests<'_, X> {
         entry.statement = statement.id;
         self.note_discards(portal, name, None);
         self.owe(entry);
-        self.extended().questions = 0;
+        self.extended().repeats.bound();
         MessageAction::Head(HEADER_LEN + rest_at)
     }
 
@@ -119,7 +118,7 @@ impl<X: Exchange> Requests<'_, X> {
             && signaling.call == call
         {
             // The signal was sent, so the call must not be taken back and repeated.
-            own.rewound = true;
+            own.repeats.rewind();
             let answer = answer(call, verdict, &column, server.version());
             return answer.map_or(Ok(()), replace);
         }

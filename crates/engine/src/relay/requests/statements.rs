@@ -8,12 +8,12 @@ use wire::messages::Parse;
 
 use super::Requests;
 use super::numbers::is_lone_set;
-use crate::relay::kept_request::{QUESTIONS_MAX, Used};
+use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::{DOUBTFUL, Found, SERVER_NAME_PREFIX, Shape, Statement};
 use crate::relay::substitute;
-use crate::relay::text::text_of;
+use crate::relay::unnamed::Bring;
 use crate::shell::Exchange;
 
 /// The name on the server that replaces a client's statement name.
@@ -136,9 +136,8 @@ impl<X: Exchange> Requests<'_, X> {
         };
         let client = &self.client;
         let own = client.extended.as_ref();
-        let was_put_off =
-            own.is_some_and(|own| own.rewound || own.renewed || own.questions >= QUESTIONS_MAX);
-        is_in_time && can_ask && is_worth_it && !was_put_off
+        let may_ask = own.is_none_or(|own| own.repeats.may_ask());
+        is_in_time && can_ask && is_worth_it && may_ask
     }
 
     /// Will the server have the statement when it reads the next message? If so, returns what is
@@ -248,33 +247,25 @@ impl<X: Exchange> Requests<'_, X> {
     fn resolve_unnamed(&mut self) {
         if self.texts.is_some() {
             // Forgetting the numbers destroys the unnamed statement, which is then sent again.
-            let is_set =
-                self.server.status == b'T' && is_lone_set(text_of(&self.extended().unnamed_parse));
+            let is_set = self.server.status == b'T' && is_lone_set(self.extended().unnamed.text());
             if !is_set {
-                let seen = self.extended().unnamed_seen;
+                let seen = self.extended().unnamed.seen();
                 self.guard_numbers_now(seen);
             }
         }
-        let own = self.extended().unnamed;
-        if own != 0 && own == self.server.unnamed {
-            return;
-        }
-        self.server.unnamed = own;
-        if own != 0 && !self.extended().unnamed_parse.is_empty() {
-            // If the batch fails before this Parse, the server has another unnamed statement.
-            let serial = self.next_serial();
-            let extended = self.extended();
-            extended.unnamed_doubt = serial;
-            let again = std::mem::take(&mut extended.unnamed_parse);
-            self.out.insert().extend_from_slice(&again);
-            self.extended().unnamed_parse = again;
-            self.stats.server_parses += 1;
-            self.owe(Entry::new(Expect::Parse, Verb::Swallow).undo(Undo::PrepareUnnamed));
-        } else {
-            // The server may have another client's unnamed statement.
-            self.server.unnamed = 0;
-            frontend::close_statement(self.out.insert(), b"");
-            self.owe(Entry::new(Expect::Close, Verb::Swallow));
+        let serial = self.next_serial();
+        let own = self.client.extended_mut();
+        match own.unnamed.bring(&mut self.server.unnamed, serial) {
+            Bring::Nothing => {}
+            Bring::Parse => {
+                self.out.insert().extend_from_slice(own.unnamed.message());
+                self.stats.server_parses += 1;
+                self.owe(Entry::new(Expect::Parse, Verb::Swallow).undo(Undo::PrepareUnnamed));
+            }
+            Bring::Close => {
+                frontend::close_statement(self.out.insert(), b"");
+                self.owe(Entry::new(Expect::Close, Verb::Swallow));
+            }
         }
     }
 }

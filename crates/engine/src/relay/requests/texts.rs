@@ -16,7 +16,6 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::ledger::{Entry, Expect, Reply, Verb};
 use crate::relay::parse_context::{self, ParseContext};
 use crate::relay::prepared::Statement;
-use crate::relay::text::text_of;
 use crate::session::carried::HIDDEN;
 use crate::session::scanning::{Scanning, Searched};
 use crate::session::text_history::{Called, TextHistory};
@@ -277,10 +276,8 @@ impl<X: Exchange> Requests<'_, X> {
             session.may_set = true;
             session.traces.outcome.doubtful = true;
         }
-        let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
-        if let Some(own) = own {
-            own.unnamed_seen = seen;
-            own.unnamed_parse = message.unwrap_or_default();
+        if let Some(own) = self.client.extended.as_mut().filter(|_| parse != 0) {
+            own.unnamed.complete(parse, seen, message);
         }
     }
 
@@ -318,13 +315,13 @@ impl<X: Exchange> Requests<'_, X> {
         if name.is_empty()
             && let Some(own) = self.client.extended.take()
         {
-            let seen = own.unnamed_seen;
-            self.leaves(seen, || text_of(&own.unnamed_parse), Sent::Bind(bind));
+            let seen = own.unnamed.seen();
+            self.leaves(seen, || own.unnamed.text(), Sent::Bind(bind));
             let names_others = seen.signs.contains(Signs::PREPARED);
-            let parse = names_others.then(|| own.unnamed_parse.clone());
+            let text = names_others.then(|| own.unnamed.text().to_vec());
             self.client.extended = Some(own);
-            if let Some(parse) = parse {
-                self.lend(text_of(&parse));
+            if let Some(text) = text {
+                self.lend(&text);
             }
             seen.signs
         } else {
@@ -351,7 +348,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let own = self.client.extended.as_ref();
         let seen = own.and_then(|own| match name {
-            b"" => Some(own.unnamed_seen),
+            b"" => Some(own.unnamed.seen()),
             name => own.statements.find(name).map(|found| found.used.statement.seen()),
         });
         seen.is_none_or(|seen| seen.signs.intersects(Signs::SETTINGS | Signs::OPAQUE))

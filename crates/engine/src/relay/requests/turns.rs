@@ -31,7 +31,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let Some(serial) = self.server.ledger.middle() else { return false };
         frontend::flush(self.out.insert());
-        self.extended().awaits = serial;
+        self.extended().awaited.begin(serial);
         true
     }
 
@@ -63,7 +63,8 @@ impl<X: Exchange> Requests<'_, X> {
             }
             CopyStep::AwaitCount => {}
         }
-        self.extended().awaits = self.server.ledger.last().unwrap_or_default();
+        let last = self.server.ledger.last().unwrap_or_default();
+        self.extended().awaited.begin(last);
         true
     }
 
@@ -78,7 +79,7 @@ impl<X: Exchange> Requests<'_, X> {
             return false;
         }
         let Some(serial) = self.server.ledger.middle() else { return false };
-        self.extended().awaits = serial;
+        self.extended().awaited.begin(serial);
         true
     }
 
@@ -107,7 +108,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let last_end = self.server.ledger.last_end();
         let own = self.extended();
-        own.awaits = last_end;
+        own.awaited.begin(last_end);
         own.pace.ends_turn = !is_reader;
         true
     }

@@ -2,10 +2,13 @@
 //! read, and the bytes that Weir has sent.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use config::ServerTls;
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, TlsStart};
+use engine::shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, TlsStart, Wanted};
+use engine::timings::Connection;
 use wire::error_fields::ErrorFields;
 use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
@@ -90,6 +93,15 @@ pub(crate) struct FakeLobby {
     pub(crate) foreign: Option<u32>,
 }
 
+/// A server's question for its password.
+#[derive(Clone, Debug)]
+pub(crate) struct PasswordQuestion {
+    pub(crate) worker: usize,
+    pub(crate) server: ServerId,
+    pub(crate) serial: u64,
+    pub(crate) wanted: Wanted,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Net {
     /// The clock of all workers.
@@ -103,9 +115,14 @@ pub(crate) struct Net {
     pub(crate) handshakes: Vec<TlsStart>,
     /// Checks of clients that are not answered yet.
     pub(crate) checks: Vec<(ClientId, u64, Check)>,
+    /// Servers that wait for their passwords.
+    pub(crate) questions: Vec<PasswordQuestion>,
+    /// Servers that have waited for their passwords and are not connected yet.
+    without_socket: Vec<(usize, ServerId)>,
     /// The digest of the servers' certificates.
     pub(crate) channel_end: ChannelEnd,
     pub(crate) log: Vec<String>,
+    pub(crate) ended: Vec<Connection>,
     pub(crate) lobby: FakeLobby,
     /// The time by which the clock is ahead of an engine's `now` while the engine runs.
     pub(crate) clock_ahead: Micros,
@@ -193,10 +210,23 @@ impl Io<Shared> for FakeIo<'_> {
     }
 
     fn close_server(&mut self, server: ServerId) {
-        self.server(server).place = Place::Closed;
+        let own = (self.worker, server);
+        self.net.questions.retain(|asked| (asked.worker, asked.server) != own);
+        match self.net.without_socket.iter().position(|other| *other == own) {
+            Some(at) => drop(self.net.without_socket.remove(at)),
+            None => self.server(server).place = Place::Closed,
+        }
     }
 
-    fn connect(&mut self, server: ServerId, target: &Target) {
+    fn ask_password(&mut self, server: ServerId, serial: u64, wanted: Wanted) {
+        let worker = self.worker;
+        self.net.without_socket.push((worker, server));
+        self.net.questions.push(PasswordQuestion { worker, server, serial, wanted });
+    }
+
+    fn connect(&mut self, server: ServerId, target: &Target, _: &Arc<ServerTls>) {
+        let own = (self.worker, server);
+        self.net.without_socket.retain(|other| *other != own);
         self.net.servers.push(ServerEnd {
             worker: self.worker,
             place: Place::Table(server),
@@ -312,6 +342,10 @@ impl Io<Shared> for FakeIo<'_> {
 
     fn client_place(&self, _client: ClientId) -> String {
         "10.0.0.7 5000".to_owned()
+    }
+
+    fn connection_ended(&mut self, connection: Connection) {
+        self.net.ended.push(connection);
     }
 
     fn event(&mut self, event: Event<'_>) {

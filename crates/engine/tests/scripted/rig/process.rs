@@ -51,6 +51,7 @@ impl World {
             deaths: 0,
             worker_records,
             lobbies: Vec::new(),
+            passwords: Vec::new(),
         };
         let bytes = handover_state.to_bytes().expect("plain data");
         self.cede(exported);

@@ -4,9 +4,10 @@ use wire::backend::{self, Column};
 use wire::error_fields::ErrorFields;
 use wire::frontend;
 
+use super::reports::item;
 use super::{Backend, Block, Busy, Error, Order, Prepared, Savepoint};
 use crate::schema::Table;
-use crate::settings::{BUFFERS, CURSOR, LOCK, OBJECT, PRIVILEGED, ROLE, role_of};
+use crate::settings::{BUFFERS, OBJECT, PRIVILEGED, ROLE, role_of};
 use crate::sql::{Sql, Statement, Tag};
 
 /// The progress of a statement.
@@ -163,7 +164,10 @@ impl Backend {
                 self.inserting.extend(new.copied());
                 format!("INSERT {}", shown(tag))
             }
-            Statement::Fail => return Err(Error("22012", format!("failed for {}", shown(tag)))),
+            Statement::Fail => {
+                self.failing = true;
+                return Err(Error("22012", format!("failed for {}", shown(tag))));
+            }
             Statement::Notice => {
                 let hello = format!("hello {}", shown(tag));
                 let notice = ErrorFields::new("NOTICE", "00000", &hello);
@@ -308,23 +312,13 @@ impl Backend {
         }
     }
 
-    /// The answer to Weir's probe: a kind, a name, a value.
+    /// The answer to Weir's probe.
     fn tell_what_is_left(&mut self, settings: bool, objects: bool, lent: &[String]) -> String {
-        let set = self.settings.set_in_session().filter(|_| settings);
-        let mut rows: Vec<[Option<&[u8]>; 3]> = set
-            .map(|(name, value)| [Some(&b"s"[..]), Some(name.as_bytes()), Some(value.as_bytes())])
-            .collect();
-        let pins = [(OBJECT, b"t"), (LOCK, b"a"), (CURSOR, b"h")];
-        let there = pins.iter().filter(|(name, _)| objects && self.settings.is_there(name));
-        rows.extend(there.map(|(_, kind)| [Some(&kind[..]), None, None]));
-        let prepared = self.statements.iter().filter(|(_, one)| objects && one.from_sql);
-        rows.extend(prepared.map(|(name, one)| [Some(&b"p"[..]), Some(&name[..]), Some(&one.sql)]));
-        let channels = self.ears.channels().iter().filter(|_| objects);
-        rows.extend(channels.map(|name| [Some(&b"l"[..]), None, Some(name.as_bytes())]));
         let lent = lent.iter().filter(|name| self.statements.contains_key(name.as_bytes()));
-        rows.extend(lent.map(|name| [Some(&b"n"[..]), Some(name.as_bytes()), None]));
-        rows.iter().for_each(|row| backend::data_row(&mut self.buffered, row));
-        format!("SELECT {}", rows.len())
+        let lent = lent.map(|name| item(b'n', name.as_bytes(), None));
+        let items = self.state_items(settings, objects).into_iter().chain(lent).collect::<Vec<_>>();
+        items.iter().for_each(|item| backend::data_row(&mut self.buffered, &[Some(&item[..])]));
+        format!("SELECT {}", items.len())
     }
 
     /// Makes a savepoint, or goes back to it.

@@ -159,6 +159,10 @@ impl Backend {
         let (sql, tag) = (&portal.prepared.sql, portal.tag.as_ref());
         self.check_refusal(statement, tag)?;
         self.has_executed = true;
+        if tag.is_none() {
+            // Only clients send an Execute. This client's last transaction is this one now.
+            self.failed = None;
+        }
         if let (Statement::Select { rows, len }, true) = (statement, self.block != Block::Failed) {
             let end = match limit {
                 0 => *rows,

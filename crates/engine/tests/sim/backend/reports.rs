@@ -161,31 +161,37 @@ impl Backend {
     }
 
     fn state(&self) -> Vec<u8> {
-        let mut state = b"v1".to_vec();
-        let mut pair = |letter: u8, name: &[u8], value: &[u8]| {
-            state.extend_from_slice(&[b';', letter, b':']);
-            escape(name, &mut state);
-            state.push(b'=');
-            escape(value, &mut state);
-        };
-        for (name, value) in self.settings.set_in_session() {
-            pair(b's', name.as_bytes(), value.as_bytes());
-        }
-        for (name, one) in self.statements.iter().filter(|(_, one)| one.from_sql) {
-            pair(b'p', name, &one.sql);
-        }
-        for channel in self.ears.channels() {
-            state.extend_from_slice(b";l:");
-            escape(channel.as_bytes(), &mut state);
-        }
-        let pins = [(OBJECT, b";t"), (LOCK, b";k"), (CURSOR, b";c")];
-        let there = pins.iter().filter(|(name, _)| self.settings.is_there(name));
-        there.for_each(|(_, item)| state.extend_from_slice(&item[..]));
+        let mut items = self.state_items(true, true);
         if self.reporter.library == Library::Newer {
-            state.extend_from_slice(b";z:1");
+            items.push(b"z:1".to_vec());
         }
-        state
+        items.insert(0, b"v1".to_vec());
+        items.join(&b';')
     }
+
+    /// Returns the content of the session, in the text form that Weir reads.
+    pub(super) fn state_items(&self, settings: bool, objects: bool) -> Vec<Vec<u8>> {
+        let set = self.settings.set_in_session().filter(|_| settings);
+        let set = set.map(|(name, value)| item(b's', name.as_bytes(), Some(value.as_bytes())));
+        let prepared = self.statements.iter().filter(|(_, one)| objects && one.from_sql);
+        let prepared = prepared.map(|(name, one)| item(b'p', name, Some(&one.sql)));
+        let channels = self.ears.channels().iter().filter(|_| objects);
+        let channels = channels.map(|name| item(b'l', name.as_bytes(), None));
+        let pins = [(OBJECT, b"t"), (LOCK, b"k"), (CURSOR, b"c")];
+        let there = pins.iter().filter(|(name, _)| objects && self.settings.is_there(name));
+        let there = there.map(|(_, letter)| letter.to_vec());
+        set.chain(prepared).chain(channels).chain(there).collect()
+    }
+}
+
+pub(super) fn item(letter: u8, name: &[u8], value: Option<&[u8]>) -> Vec<u8> {
+    let mut item = vec![letter, b':'];
+    escape(name, &mut item);
+    if let Some(value) = value {
+        item.push(b'=');
+        escape(value, &mut item);
+    }
+    item
 }
 
 fn escape(text: &[u8], out: &mut Vec<u8>) {

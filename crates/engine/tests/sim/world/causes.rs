@@ -86,7 +86,7 @@ impl World {
             }
             for (at, socket) in self.net.clients.iter_mut().enumerate() {
                 let who = &self.clients[at].who;
-                socket.excused |= who.is_of(&pool.key);
+                socket.excused |= who.is_of(&pool.key, self.setup.forced_user(&who.database));
             }
         }
     }

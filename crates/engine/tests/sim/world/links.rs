@@ -33,23 +33,28 @@ impl World {
             if shared.is_on_its_way(socket.worker, slot.0) {
                 promised.insert(at);
             }
-            let on = self.engines[socket.worker].look().server_of(slot);
-            let Some(on) = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0)) else {
-                continue;
-            };
-            linked.insert(at, *on);
-            let is_new =
-                self.links.linked.get(&at) != Some(on) && !self.links.promised.contains(&at);
-            let pool = shared.pools.iter().find(|pool| self.clients[at].who.is_of(&pool.key));
+            let Some(on) = self.engines[socket.worker].look().server_of(slot) else { continue };
+            // Without a socket, its login waits for a password.
+            let on = self.net.server_slots[socket.worker].get(&on.0).copied();
+            match on {
+                Some(on) => _ = linked.insert(at, on),
+                None => _ = promised.insert(at),
+            }
+            let was_on = self.links.linked.get(&at).copied();
+            let is_new = (on.is_none() || was_on != on) && !self.links.promised.contains(&at);
+            let who = &self.clients[at].who;
+            let forced = self.setup.forced_user(&who.database);
+            let pool = shared.pools.iter().find(|pool| who.is_of(&pool.key, forced));
             let Some(pool) = pool.filter(|_| is_new) else { continue };
             // A login that began before may be tried once more, on another connection.
-            let goes_on =
-                self.links.linked.contains_key(&at) && self.net.servers[*on].backend.is_in_login();
-            if self.links.closed.contains(&pool.id) && !goes_on {
-                return Err(format!("client {at} was given server {on} of a closed pool"));
+            let is_in_login = on.is_none_or(|on| self.net.servers[on].backend.is_in_login());
+            if self.links.closed.contains(&pool.id) && !(was_on.is_some() && is_in_login) {
+                return Err(format!("client {at} was given server {on:?} of a closed pool"));
             }
             let replaced = self.links.replaced.get(&pool.id);
-            if replaced.is_some_and(|moment| self.net.servers[*on].opened_at <= *moment) {
+            if let (Some(on), Some(moment)) = (on, replaced)
+                && self.net.servers[on].opened_at <= *moment
+            {
                 return Err(format!("client {at} was given server {on}, which is obsolete"));
             }
         }

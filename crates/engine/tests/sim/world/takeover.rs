@@ -90,6 +90,7 @@ impl World {
             deaths: 0,
             worker_records,
             lobbies: Vec::new(),
+            passwords: Vec::new(),
         };
         let bytes = handover_state.to_bytes().expect("plain data");
         for (engine, exported) in self.engines.iter_mut().zip(all_exported) {
@@ -128,6 +129,9 @@ impl World {
         }
         self.net.client_slots.iter_mut().for_each(HashMap::clear);
         self.net.server_slots.iter_mut().for_each(HashMap::clear);
+        // A login under way ends with its process.
+        self.net.passwords.clear();
+        self.net.without_socket.clear();
     }
 
     fn begin_anew(&mut self, handover_state: HandoverState, ends: Vec<Vec<Ends>>) {

@@ -370,9 +370,13 @@ async fn obey(
                 Err(why) => Err(why),
             }
         }
-        Order::Stop(from) => run(watched, configured.stop_command.as_ref(), from, to).await,
+        Order::Stop(from) => {
+            run(controller, watched, configured.stop_command.as_ref(), (from, to)).await
+        }
         Order::Start(from) => start(controller, watched, from, to).await,
-        Order::Fence(from) => run(watched, configured.fence_command.as_ref(), from, to).await,
+        Order::Fence(from) => {
+            run(controller, watched, configured.fence_command.as_ref(), (from, to)).await
+        }
         Order::Promote(to) => match Orders::to(controller, watched, to).await {
             // The connection has taken some time, in which the old primary may have come back.
             Ok(_) if !promotion.may_promote(&lock(&watched.cluster), controller.now()) => {
@@ -421,7 +425,7 @@ async fn start(
         }
     };
     tokio::select! {
-        done = run(watched, watched.configured.start_command.as_ref(), from, to) => done,
+        done = run(controller, watched, watched.configured.start_command.as_ref(), (from, to)) => done,
         () = served => {
             let name = &node(watched, from).name;
             log!("cluster {}: node {name} serves, and start_command still runs", watched.name);
@@ -452,15 +456,16 @@ fn in_words(order: Order) -> &'static str {
 }
 
 async fn run(
+    controller: &Controller,
     watched: &Watched,
     command: Option<&String>,
-    about: NodeId,
-    new: Option<NodeId>,
+    (about, new): (NodeId, Option<NodeId>),
 ) -> Result<(), String> {
     let command = command.ok_or("there is no such command")?;
     let limit = watched.configured.command_timeout;
     let new = new.map(|new| node(watched, new));
-    command::run(command, &watched.name, node(watched, about), new, limit).await
+    let place = (&*controller.config(), &*watched.name);
+    command::run(command, place, node(watched, about), new, limit).await
 }
 
 /// Makes the other standbys follow a node that is being promoted. Commits there may have to wait for
@@ -504,7 +509,7 @@ async fn follow_new_primary(
 ) -> Vec<String> {
     let mut troubles = others_follow(controller, watched, old, new).await;
     if let Some(command) = &watched.configured.rejoin_command
-        && let Err(why) = run(watched, Some(command), old, Some(new)).await
+        && let Err(why) = run(controller, watched, Some(command), (old, Some(new))).await
     {
         let name = &node(watched, old).name;
         troubles.push(format!("rejoin_command failed for node {name}: {why}"));

@@ -275,9 +275,12 @@ pub(super) async fn open_at(
             let named = node.is_named().then_some(ip);
             let mut stream = TcpStream::connect((ip, port)).await.map_err(Failure::Io)?;
             stream.set_nodelay(true).map_err(Failure::Io)?;
+            let usual = controller.config().global.server_tls();
+            let contexts = controller.0.shared.tls();
+            let context = contexts.servers(&usual);
             let tls =
-                match controller.0.shared.tls().servers.clone() {
-                    Some(context) => handshake::negotiate(&mut stream, &host, &context)
+                match context.map_err(|why| Failure::Unexpected(why.to_string()))? {
+                    Some(context) => handshake::negotiate(&mut stream, &host, context)
                         .await
                         .map_err(|trouble| match trouble {
                             Trouble::Lost(error) => Failure::Io(error),

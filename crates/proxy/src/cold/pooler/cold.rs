@@ -14,15 +14,17 @@ use tokio::{
     io::unix::AsyncFd,
     runtime::Runtime,
     sync::mpsc,
+    task,
     time::{self, Instant},
 };
 
-use super::{ConsoleHandler, Exit, idle, memory, stats};
+use super::{ConsoleHandler, Exit, idle, memory, stats, waiting};
 use crate::{
     cold::{
-        announced, check, cluster,
+        announced, backend_memory, check, cluster,
         controller::{Controller, Shutdown, orders::OrderError},
         http::{self, MetricsPage},
+        passwords::renew,
         recorder, resolve,
         takeover::give,
     },
@@ -78,11 +80,14 @@ impl Cold {
         let recorder = tokio::spawn(recorder::keep(self.controller.clone()));
         let idle = tokio::spawn(idle::keep(self.controller.clone()));
         let memory = tokio::spawn(memory::keep(self.controller.clone()));
+        let sizes = tokio::spawn(backend_memory::keep(self.controller.clone()));
         let zones = tokio::spawn(resolve::watch_zones(self.controller.clone()));
         let clusters = tokio::spawn(cluster::keep(self.controller.clone()));
+        let passwords = tokio::spawn(renew::keep(self.controller.clone()));
         let metrics = self.metrics.take();
         let http = metrics.map(|page| tokio::spawn(http::keep(self.controller.clone(), page)));
         let mut drain = None;
+        let mut explained: Option<task::JoinHandle<()>> = None;
         let exit = loop {
             let order = tokio::select! {
                 Some(request) = self.requests.recv() => {
@@ -99,6 +104,10 @@ impl Cold {
                 Some(how) => {
                     drain = Some(how);
                     self.begin_drain(how);
+                    let explains = tokio::spawn(waiting::explain(self.controller.clone(), how));
+                    if let Some(before) = explained.replace(explains) {
+                        before.abort();
+                    }
                 }
             }
         };
@@ -106,10 +115,12 @@ impl Cold {
         recorder.abort();
         idle.abort();
         memory.abort();
+        sizes.abort();
         zones.abort();
         clusters.abort();
-        if let Some(http) = http {
-            http.abort();
+        passwords.abort();
+        for task in http.into_iter().chain(explained) {
+            task.abort();
         }
         exit
     }
@@ -127,6 +138,7 @@ impl Cold {
             ColdRequest::Check(inquiry) => {
                 tokio::spawn(check::answer(inquiry, self.controller.clone()));
             }
+            ColdRequest::Password(request) => renew::ask(&self.controller, request),
             ColdRequest::Console(ConsoleRequest::Connection(connection))
                 if give::is_request(&connection) =>
             {

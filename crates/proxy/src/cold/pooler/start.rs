@@ -9,7 +9,10 @@ use std::{
 
 use config::{Config, Node};
 use engine::{averages::Averages, ids::WorkerId, journal::EventKind, records::NodeRecord};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    runtime::Runtime,
+    sync::{mpsc, watch},
+};
 
 use super::{Exit, StartError, StartOptions, cold::Cold};
 use crate::{
@@ -17,9 +20,10 @@ use crate::{
         cluster::Clusters,
         controller::{Control, Controller, ReloadResult},
         dns::Dns,
-        handshake,
+        files, handshake,
         http::doors::Doors,
         listen::{self, ListenError},
+        passwords::Passwords,
         service::Service,
         takeover::{adopt, late, receive::Handover},
     },
@@ -27,6 +31,7 @@ use crate::{
     debug,
     exchange::{
         handshakes::Handshakes,
+        hub::lock,
         listener::Listener,
         shared::{Origin, Shared},
     },
@@ -73,22 +78,24 @@ pub(super) fn start(
     mut config: Config,
     options: StartOptions,
 ) -> Result<(Controller, JoinHandle<Exit>), StartError> {
-    raise_file_limit(&config);
+    raise_file_limit(&mut config);
     // Before the first thread, because threads inherit the blocked signals, and before a client can
     // notice that Weir runs.
     let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
     let Service { listeners, notifier } = options.service;
     let mut handover = options.handover;
     let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.handover_state));
+    let mut passwords = Vec::new();
     if let Some(handover) = &mut handover {
         resume_nodes(&mut config, mem::take(&mut handover.handover_state.clusters));
+        passwords = mem::take(&mut handover.handover_state.passwords);
     }
     let listeners = listen_on(&config, listeners, handover.as_mut())?;
 
     let dns = Dns::new(&config.global);
     let tls = match options.tls {
         Some(ready) => ready,
-        None => TlsContexts::load(&config.global)?,
+        None => TlsContexts::load(&config)?,
     };
     let config = Arc::new(config);
     let (requests_in, requests) = mpsc::unbounded_channel();
@@ -97,6 +104,7 @@ pub(super) fn start(
     let (handshakes, queues) = Handshakes::new(count);
     let workers = (count, config.global.session_schedule);
     let shared = Arc::new(Shared::new(workers, origin, listeners, requests_in, tls, handshakes)?);
+    lock(&shared.ended).keep(config.global.connection_timings);
     let began = shared.clock.now();
     let control = Control {
         shared: Arc::clone(&shared),
@@ -110,6 +118,7 @@ pub(super) fn start(
         reload: Mutex::new(ReloadResult { succeeded: true, success_at: began }),
         doors: Doors::default(),
         clusters: Clusters::default(),
+        passwords: Passwords::new(passwords),
         orders: orders_in,
         ended: watch::Sender::new(false),
     };
@@ -134,14 +143,7 @@ pub(super) fn start(
     // Everything that may fail is done before the take-over, which cannot be undone.
     let (places, threads) =
         (0..count).map(start_worker).collect::<io::Result<(Vec<_>, Vec<_>)>>()?;
-    let (go, started) = mpsc_blocking::channel();
-    let cold = thread::Builder::new().name("weir-cold".to_owned()).spawn(move || {
-        let _guard = AbortOnPanic;
-        match started.recv() {
-            Ok(()) => cold.run(runtime, threads),
-            Err(_) => Exit::Immediate,
-        }
-    })?;
+    let (go, cold) = start_cold(cold, runtime, threads)?;
     if let Some(handover) = handover {
         let heirs = (&mut workers[..], lobbies.as_mut().map(|(lobbies, _)| lobbies));
         let stream = inherit(handover, &shared, &config, heirs).map_err(StartError::TakeOver)?;
@@ -160,6 +162,23 @@ pub(super) fn start(
     announce(&controller, succeeds);
     let _ = go.send(());
     Ok((controller, cold))
+}
+
+/// Starts the thread of the cold side, which begins when it is told to. `threads`: the workers'.
+fn start_cold(
+    cold: Cold,
+    runtime: Runtime,
+    threads: Vec<JoinHandle<()>>,
+) -> io::Result<(mpsc_blocking::Sender<()>, JoinHandle<Exit>)> {
+    let (go, started) = mpsc_blocking::channel();
+    let thread = thread::Builder::new().name("weir-cold".to_owned()).spawn(move || {
+        let _guard = AbortOnPanic;
+        match started.recv() {
+            Ok(()) => cold.run(runtime, threads),
+            Err(_) => Exit::Immediate,
+        }
+    })?;
+    Ok((go, thread))
 }
 
 fn follow(stream: UnixStream, shared: &Arc<Shared>) {
@@ -204,7 +223,7 @@ fn announce(controller: &Controller, succeeds: bool) {
 
 /// Returns the configured number; 0 is one for every two processors, since PostgreSQL needs some as
 /// well.
-fn worker_count(config: &Config) -> u16 {
+pub(crate) fn worker_count(config: &Config) -> u16 {
     let wanted = match config.global.workers {
         0 => thread::available_parallelism().map_or(1, usize::from) as u32 / 2,
         wanted => wanted,
@@ -284,30 +303,18 @@ fn start_worker(id: u16) -> io::Result<(mpsc_blocking::Sender<Worker>, JoinHandl
     Ok((place, thread))
 }
 
-/// The file descriptors that this configuration may need.
-pub(crate) fn files_expected(config: &Config) -> u64 {
-    let databases = config.databases.values().chain(&config.fallback);
-    let servers: u64 = databases
-        .map(|database| u64::from(database.pool_size.unwrap_or(config.global.default_pool_size)))
-        .sum();
-    // Listening sockets, epolls, eventfds and the descriptors of libraries.
-    let own = 16 + 2 * u64::from(worker_count(config));
-    u64::from(config.global.max_client_conn) + servers + own
-}
-
-fn raise_file_limit(config: &Config) {
+fn raise_file_limit(config: &mut Config) {
     let (limit, hard) = match process::raise_file_limit() {
         Ok(limits) => limits,
         Err(error) => return warning!("cannot read the file descriptor limit: {error}"),
     };
-    let clients = config.global.max_client_conn;
-    let expected = files_expected(config);
+    let (clients, expected) = (config.global.max_client_conn, files::expected(config));
     log!(
         "kernel file descriptor limit: {limit} (hard: {hard}); max_client_conn: {clients}, max \
          expected fd use: {expected}"
     );
-    if limit < expected {
-        warning!("the file descriptor limit is too low for max_client_conn and the pool sizes");
+    if let Some(what) = files::bound_clients(config, limit) {
+        warning!("{what}");
     }
     // A failure does no harm: the table grows when needed.
     let _ = process::make_room_for_files(expected.min(limit));

@@ -525,6 +525,7 @@ fn pack(
         deaths: 0,
         worker_records: Vec::new(),
         lobbies: lobbies.unwrap_or_default().iter().map(|lobby| lobby.record.clone()).collect(),
+        passwords: controller.0.passwords.records(),
     };
     let open = shared.listeners.iter();
     let open = open.filter(|listener| lobbies.is_some() && listener.is_open());

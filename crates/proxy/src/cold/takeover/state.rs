@@ -13,7 +13,7 @@ use engine::records::{HandoverState, Malformed, WorkerRecords};
 use net::sys::rights;
 
 use crate::frame::read_fds;
-use crate::lobby::{Arrival, Reserved};
+use crate::lobby::{Arrival, Arrived, Reserved};
 
 /// Why nothing was taken over.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,8 @@ pub(super) fn read_state(from: &UnixStream, body: &[u8]) -> Result<Received, Tak
         return Err(TakeOverError::Descriptors(expected.abs_diff(sockets)));
     }
     let lobbies = mem::take(&mut handover_state.lobbies).into_iter();
-    let lobbies: Vec<_> = lobbies.map(Reserved::new).collect();
+    let mut arrived = Arrived::new();
+    let lobbies: Vec<_> = lobbies.map(|record| Reserved::new(record, &mut arrived)).collect();
     let mut fds = VecDeque::from(read_fds(from, listeners + sockets)?);
     if fds.len() != listeners + sockets {
         return Err(TakeOverError::Descriptors(fds.len().abs_diff(listeners + sockets)));

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     data::table::Kind,
     exchange::{
-        handshakes::Job,
+        handshakes::{Far, Job},
         lines::Letter,
         peer::Peer,
         requests::{ColdRequest, Question},
@@ -52,12 +52,13 @@ impl Sockets {
         let (is_open, is_secured) = (conn.fd >= 0, conn.tls.is_some());
         match self.remote(server).filter(|_| is_open).cloned() {
             // With TLS to the server, its key must not be readable on the network either.
-            Some(Remote { address, host: Some(host) }) if is_secured => {
+            Some(Remote { address, host: Some(host), tls: Some(tls) }) if is_secured => {
                 let (packet, worker) = (packet.to_vec(), self.worker);
                 let limit = self.config.global.cancel_wait_timeout;
                 let sent = Arc::<AtomicBool>::default();
                 self.secured_cancels.insert(id, sent.clone());
-                let job = Job::Cancel { address, host, packet, worker, cancel: id, limit, sent };
+                let to = Far { host, tls };
+                let job = Job::Cancel { address, to, packet, worker, cancel: id, limit, sent };
                 self.shared.handshakes.begin(job);
             }
             Some(remote) => self.open_cancel(cancel, &remote.address),

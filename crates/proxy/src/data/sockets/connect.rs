@@ -3,9 +3,10 @@
 use std::{
     fmt, io,
     os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
+    sync::Arc,
 };
 
-use config::{Source, in_words};
+use config::{ServerTls, Source, in_words};
 use engine::{ids::ServerId, journal::EventKind, settings::Target};
 
 use super::{Outcome, Sockets, connecting::Connecting, events::server_at};
@@ -15,7 +16,7 @@ use crate::{
         table::{Kind, Token},
     },
     exchange::{
-        handshakes::{CONNECT_TIMEOUT, Job, SecuredServer},
+        handshakes::{CONNECT_TIMEOUT, Far, Job, SecuredServer},
         hub::lock,
         listener,
         outages::{is_shortage, with_errno},
@@ -30,11 +31,16 @@ use net::sys::{Address, epoll, process, socket};
 pub(super) const CONNECT_FAILED: &str = "connect failed";
 
 impl Sockets {
-    pub(super) fn begin_connecting(&mut self, server: ServerId, target: &Target) {
+    pub(super) fn begin_connecting(
+        &mut self,
+        server: ServerId,
+        target: &Target,
+        tls: &Arc<ServerTls>,
+    ) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let name = self.connecting.remove(&server.0).and_then(|known| known.name);
-        let mut waits = Connecting::new(ticket, name);
+        let mut waits = Connecting { tls: Arc::clone(tls), ..Connecting::new(ticket, name) };
         let addresses = &mut waits.addresses;
         match target {
             Target::Unix(path) => addresses.push_back(Address::Unix(path.clone())),
@@ -56,7 +62,7 @@ impl Sockets {
             }
         }
         self.connecting.insert(server.0, waits);
-        self.try_next_address(server);
+        self.connect_when_there_is_room(server);
     }
 
     /// Keeps a server's name for the log line about its connection.
@@ -74,11 +80,17 @@ impl Sockets {
         if let Some((at, connecting)) = all.find(|(_, waits)| waits.ticket == ticket) {
             let server = ServerId(*at);
             connecting.addresses = addresses.into_iter().map(Address::Inet).collect();
+            self.connect_when_there_is_room(server);
+        }
+    }
+
+    fn connect_when_there_is_room(&mut self, server: ServerId) {
+        if !self.waits_for_room(server) {
             self.try_next_address(server);
         }
     }
 
-    fn try_next_address(&mut self, server: ServerId) {
+    pub(super) fn try_next_address(&mut self, server: ServerId) {
         loop {
             let Some(connecting) = self.connecting.get_mut(&server.0) else { return };
             let ticket = connecting.ticket;
@@ -141,7 +153,7 @@ impl Sockets {
             if done { (0, epoll::READ) } else { (CONNECTING, epoll::READ_WRITE) };
         self.servers[server.0 as usize] = Conn::new(fd, flags);
         let host = self.connecting.get(&server.0).and_then(|waits| waits.host.clone());
-        self.set_remote(server, Some(Box::new(Remote { address, host })));
+        self.set_remote(server, Some(Box::new(Remote { address, host, tls: None })));
         if self.epoll().add(fd, interest, token.to_u64()).is_err() {
             self.outcomes.push_back(Outcome::ConnectFailed {
                 server,
@@ -181,15 +193,27 @@ impl Sockets {
     pub(crate) fn needs_no_tls(&mut self, server: ServerId, ticket: u64) -> bool {
         let Some(waits) = self.connecting.get(&server.0) else { return true };
         let Some(host) = waits.host.clone() else { return true };
-        if waits.ticket != ticket || self.shared.tls().servers.is_none() {
+        if waits.ticket != ticket {
             return true;
         }
+        let tls = match self.shared.tls().servers(&waits.tls) {
+            Ok(Some(tls)) => tls.clone(),
+            Ok(None) => return true,
+            Err(why) => {
+                self.secured(server, ticket, Err(why.to_string()));
+                return false;
+            }
+        };
+        if let Some(remote) = &mut self.remotes[server.0 as usize] {
+            remote.tls = Some(tls.clone());
+        }
+        let to = Far { host, tls };
         let conn = std::mem::take(self.server(server));
         let _ = self.epoll().delete(conn.fd);
         self.table.clear(conn.fd);
         let (fd, worker) = (process::own(conn.fd), self.worker);
         let limit = self.config.global.server_connect_timeout;
-        self.shared.handshakes.begin(Job::Server { fd, host, worker, server, ticket, limit });
+        self.shared.handshakes.begin(Job::Server { fd, to, worker, server, ticket, limit });
         false
     }
 
@@ -249,7 +273,7 @@ impl Sockets {
 
     /// Notes that the server's address has accepted a connection.
     pub(crate) fn note_reached(&self, server: ServerId) {
-        if let Some(Remote { address, host }) = self.remote(server) {
+        if let Some(Remote { address, host, .. }) = self.remote(server) {
             self.note_accepted(address);
             if let Some(host) = host {
                 self.note_accepted(host);
@@ -286,6 +310,7 @@ impl Sockets {
     /// Repeats connections and gives up overdue requests, by the clock.
     pub(crate) fn tick(&mut self) {
         self.end_lingering();
+        self.end_late_departures();
         self.end_late_cancels();
 
         let again = self.connecting.iter_mut().filter(|(_, waits)| waits.retry);

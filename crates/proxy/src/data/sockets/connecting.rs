@@ -1,7 +1,8 @@
 //! A server that is being opened, with the addresses to be tried.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
+use config::ServerTls;
 use net::sys::Address;
 
 /// A server that is being connected.
@@ -20,11 +21,12 @@ pub(super) struct Connecting {
     pub(super) name: Option<(String, String)>,
     /// The host name for a TCP connection.
     pub(super) host: Option<String>,
+    pub(super) tls: Arc<ServerTls>,
 }
 
 impl Connecting {
     pub(super) fn new(ticket: u64, name: Option<(String, String)>) -> Self {
         let addresses = VecDeque::new();
-        Self { ticket, addresses, tried: None, retry: false, name, host: None }
+        Self { ticket, addresses, tried: None, retry: false, name, host: None, tls: Arc::default() }
     }
 }

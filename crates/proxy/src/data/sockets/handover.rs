@@ -60,7 +60,7 @@ impl Sockets {
         let token = self.table.register(fd, Kind::Server(server.0));
         *slot(&mut self.servers, server.0 as usize) = Conn::new(fd, 0);
         let address = socket::peer_address(fd).unwrap_or_default();
-        self.set_remote(server, Some(Box::new(Remote { address, host: None })));
+        self.set_remote(server, Some(Box::new(Remote { address, ..Remote::default() })));
         if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
             self.outcomes.push_back(Outcome::ServerLost(token));
         }

@@ -2,10 +2,14 @@
 
 use std::{mem, os::fd::IntoRawFd as _, sync::Arc, time::Duration};
 
+use config::ServerTls;
 use engine::{
     ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
     settings::Target,
-    shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, OtherProcess, TlsStart},
+    shell::{
+        Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, OtherProcess, TlsStart, Wanted,
+    },
+    timings::Connection,
 };
 
 use wire::error_fields::ErrorFields;
@@ -20,10 +24,13 @@ use crate::{
     },
     exchange::{
         handshakes::{Job, TlsArrival},
+        hub::lock,
         lobby_door::{Arriving, LobbyRequest},
         mail::ShellExchange,
         peer::Peer,
-        requests::{ColdRequest, ConsoleConnection, ConsoleRequest, ConsoleSeat, Inquiry},
+        requests::{
+            ColdRequest, ConsoleConnection, ConsoleRequest, ConsoleSeat, Inquiry, PasswordRequest,
+        },
         transport::Transport,
     },
 };
@@ -108,10 +115,24 @@ impl Io<ShellExchange> for Sockets {
         }
     }
 
-    fn connect(&mut self, server: ServerId, target: &Target) {
+    fn see_server_off(&mut self, server: ServerId) {
+        let address = self.server_address(server).cloned();
+        match address {
+            Some(address) if !self.server_has_pending(server) => {
+                let mut conn = mem::take(self.server(server));
+                self.set_remote(server, None);
+                self.queue(conn.stalls);
+                conn.say_tls_is_over();
+                self.watch_departure(conn.fd, address);
+            }
+            Some(_) | None => self.close_server(server),
+        }
+    }
+
+    fn connect(&mut self, server: ServerId, target: &Target, tls: &Arc<ServerTls>) {
         *slot(&mut self.servers, server.0 as usize) = Conn::default();
         self.set_remote(server, None);
-        self.begin_connecting(server, target);
+        self.begin_connecting(server, target, tls);
     }
 
     fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]) {
@@ -293,6 +314,12 @@ impl Io<ShellExchange> for Sockets {
         let _ = self.shared.cold.send(ColdRequest::Check(inquiry));
     }
 
+    fn ask_password(&mut self, server: ServerId, serial: u64, wanted: Wanted) {
+        let request = PasswordRequest { worker: self.worker, server, serial, wanted };
+        // Without a cold thread Weir is ending.
+        let _ = self.shared.cold.send(ColdRequest::Password(request));
+    }
+
     fn server_end(&self, server: ServerId) -> ChannelEnd {
         let tls = self.servers.get(server.0 as usize).and_then(|conn| conn.tls.as_ref());
         tls.map_or(ChannelEnd::Plain, |tls| match tls.end_point() {
@@ -311,6 +338,10 @@ impl Io<ShellExchange> for Sockets {
 
     fn client_place(&self, client: ClientId) -> String {
         self.peer(client).address_and_port()
+    }
+
+    fn connection_ended(&mut self, connection: Connection) {
+        lock(&self.shared.ended).add(connection);
     }
 
     fn event(&mut self, event: Event<'_>) {

@@ -10,7 +10,7 @@ use engine::{
 use super::{Hold, Worker};
 use crate::exchange::{
     mail::ShellMail,
-    reports::{CancelInfo, ClientInfo, ServerInfo, WorkerFigures, WorkerReport},
+    reports::{CancelInfo, ClientInfo, LimitedServer, ServerInfo, WorkerFigures, WorkerReport},
     transport::Transport,
 };
 use net::sys::Address;
@@ -64,6 +64,8 @@ impl Worker {
             ShellMail::Figures(reply) => drop(reply.send(self.figures())),
             ShellMail::Pulse(reply) => drop(reply.send(self.engine.look().pulses())),
             ShellMail::Transactions(reply) => drop(reply.send(self.engine.look().transactions())),
+            ShellMail::LimitedServers(reply) => drop(reply.send(self.limited_servers())),
+            ShellMail::ServerIsLarge(serial) => self.engine.notes().server_is_large(serial),
             ShellMail::Barrier(_done) => {}
             ShellMail::Config(config) => {
                 self.sockets.set_config(config.clone());
@@ -146,6 +148,15 @@ impl Worker {
     fn figures(&self) -> WorkerFigures {
         let cancels = self.cancels(self.engine.look().cancel_rows());
         WorkerFigures { figures: self.engine.look().figures(self.sockets.now), cancels }
+    }
+
+    fn limited_servers(&self) -> Vec<LimitedServer> {
+        let look = self.engine.look();
+        let servers = look.limited_in_memory().map(|(id, server, limit)| {
+            let fd = self.sockets.describe_server(id).fd;
+            LimitedServer::new(self.id, fd, server, limit, false)
+        });
+        servers.collect()
     }
 
     fn cancels(&self, rows: Vec<CancelRow>) -> Vec<CancelInfo> {

@@ -13,13 +13,13 @@ impl Guests {
         around: &Around<'_>,
     ) -> Option<(Guest, Peer)> {
         let Around { room, shared, held, at, .. } = *around;
-        let seated = self.seated.get_mut(place as usize)?.take()?;
+        let seated = self.seated.remove(&place)?;
         self.past += seated.stats(place, room);
         if self.by_key.get(&seated.guest.key) == Some(&place) {
             self.by_key.remove(&seated.guest.key);
         }
         if room.let_go(place) {
-            self.free.push(place);
+            self.put_back(place);
             // Not before: another process would not know that the place is to be vacated.
             held.remove(Key::Guest(at, place));
         }

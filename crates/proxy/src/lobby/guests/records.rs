@@ -29,9 +29,8 @@ impl Guests {
         Some(record(place, self.at(place)?, &|_| None))
     }
 
-    /// Seats a client of another process, whose socket is in its place. `number_of` returns the
-    /// number of a line's backend. Returns false if the place is not free. After all clients, the
-    /// caller calls [`Guests::find_free_places`].
+    /// Seats a client of another process, whose socket is in its place, which was claimed for this
+    /// lobby. `number_of` returns the number of a line's backend.
     pub(in crate::lobby) fn import(
         &mut self,
         record: GuestRecord,
@@ -39,11 +38,9 @@ impl Guests {
         room: &Room,
         number_of: &impl Fn(u32) -> Option<usize>,
         shared: &Shared,
-    ) -> bool {
+    ) {
         let place = record.place;
-        if self.seated.get(place as usize).is_none_or(Option::is_some) {
-            return false;
-        }
+        self.own.insert(place);
         let fd = room.socket(place);
         let known = record.address.as_deref().and_then(|text| text.parse().ok());
         let address =
@@ -58,23 +55,24 @@ impl Guests {
         shared.lobby.guest_came();
         self.by_key.insert(seated.guest.key, place);
         self.endings += u32::from(seated.is_ending());
-        self.seated[place as usize] = Some(Box::new(seated));
-        true
+        self.seated.insert(place, Box::new(seated));
     }
 
     /// Forgets a client whose connection has ended already.
     pub(in crate::lobby) fn forget(&mut self, place: u32, shared: &Shared) {
-        let Some(seated) = self.seated[place as usize].take() else { return };
+        let Some(seated) = self.seated.remove(&place) else { return };
         self.by_key.remove(&seated.guest.key);
         self.endings -= u32::from(seated.is_ending());
         leave(&seated.guest, shared);
     }
 
-    /// Notes the places without a client.
+    /// Gives back the places without a client.
     pub(in crate::lobby) fn find_free_places(&mut self) {
-        let seated = self.seated.iter().enumerate().rev();
-        self.free =
-            seated.filter(|(_, seated)| seated.is_none()).map(|(at, _)| at as u32).collect();
+        for place in self.own_places() {
+            if !self.seated.contains_key(&place) {
+                self.put_back(place);
+            }
+        }
     }
 
     /// Takes all clients out of the counts: another process has them.
@@ -142,6 +140,7 @@ fn seated(
         idle_limit: record.idle_limit,
         wait_limit: record.wait_limit,
         codes: ErrorCodes::of_word(&record.codes).unwrap_or_default(),
+        timing: None,
     };
     Seated {
         guest,

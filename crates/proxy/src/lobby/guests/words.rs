@@ -15,9 +15,18 @@ use super::leave;
 use crate::exchange::shared::Shared;
 
 /// Refuses a client that has no place in the lobby.
-pub(in crate::lobby) fn refuse(guest: &Guest, fd: RawFd, why: &str, shared: &Shared) {
-    tell(fd, Cause::TooManyClients, why, guest.codes);
+pub(in crate::lobby) fn refuse(guest: &Guest, fd: RawFd, error: &ErrorFields, shared: &Shared) {
+    send_error(fd, error);
     leave(guest, shared);
+}
+
+/// Returns the error for a client if all these places are taken.
+pub(in crate::lobby) fn no_place(places: u32, codes: ErrorCodes) -> ErrorFields {
+    let text = "no more connections allowed (max_client_conn)";
+    let detail = format!(
+        "Direct pools keep the number of clients that they had room for at Weir's start: {places}."
+    );
+    OwnError::new(Cause::TooManyClients, text).fields(codes, Some(&detail))
 }
 
 pub(in crate::lobby) fn tell(fd: RawFd, cause: Cause, why: &str, codes: ErrorCodes) {

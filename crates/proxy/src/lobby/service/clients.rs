@@ -8,7 +8,7 @@ use std::{
 
 use engine::{
     ids::{ClientId, PoolId, WorkerId},
-    own_error::Cause,
+    own_error::{Cause, OwnError},
     shell::{CancelOutcome, Closing, Mail},
 };
 use net::sys::{epoll, socket};
@@ -18,7 +18,7 @@ use wire::{error_fields::ErrorFields, startup::CancelKey};
 use super::{
     super::{
         control::Reason,
-        guests::{Ending, Seated, refuse},
+        guests::{Ending, Seated, no_place, refuse},
     },
     Lobby, PARTIAL, Service,
 };
@@ -39,7 +39,10 @@ impl Service {
 
     pub(super) fn take_in(&mut self, Arriving { guest, fd, peer }: Arriving) {
         let shared = Arc::clone(&self.shared);
-        let refused = |why: &str, fd: RawFd| refuse(&guest, fd, why, &shared);
+        let refused = |why: &str, fd: RawFd| {
+            let error = OwnError::new(Cause::ServerUnreachable, why).fields(guest.codes, None);
+            refuse(&guest, fd, &error, &shared);
+        };
         let Some(at) = self.lobby_of(guest.pool) else {
             return refused("the lobby has ended", fd.as_raw_fd());
         };
@@ -48,7 +51,8 @@ impl Service {
             return refused("the settings of the client are too long", fd.as_raw_fd());
         }
         let Some(place) = lobby.guests.free_place() else {
-            return refused("no more connections allowed", fd.as_raw_fd());
+            let error = no_place(lobby.room.places(), guest.codes);
+            return refuse(&guest, fd.as_raw_fd(), &error, &shared);
         };
         let login = socket::traffic(fd.as_raw_fd()).unwrap_or_default();
         let _ = socket::raise_window(fd.as_raw_fd(), WINDOW_MIN);
@@ -86,11 +90,14 @@ impl Service {
     /// A client is Weir's again. `from`: the number of its backend.
     pub(super) fn take_back(&mut self, at: usize, place: u32, reason: Reason, from: usize) {
         let Lobby { room, guests, .. } = &self.lobbies[at];
+        let is_seated = guests.at(place).is_some();
         let is_ending = guests.at(place).is_some_and(Seated::is_ending);
         let fd = room.socket(place);
         let unreachable = Cause::ServerUnreachable;
         match reason {
             Reason::Listens => self.depart(at, place, from),
+            // The number may be that of another lobby's client.
+            _ if !is_seated => {}
             _ if is_ending => self.end(at, place, Ending::Left),
             Reason::Ended => self.end(at, place, Ending::Left),
             Reason::Bad => self.end(at, place, Ending::Told(Cause::Protocol, "bad packet")),

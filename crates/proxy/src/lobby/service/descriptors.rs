@@ -10,9 +10,13 @@ use super::{
 };
 
 impl Lobby {
+    /// The state words alone do not count, since backends can write them: the number of a place may be
+    /// that of another lobby's client.
     fn is_there(&self, seat: Seat) -> bool {
         let word = self.room.word(seat.place);
-        word.generation() == seat.generation && word.state() != State::Free
+        self.guests.at(seat.place).is_some()
+            && word.generation() == seat.generation
+            && word.state() != State::Free
     }
 
     /// A client has come. Backends will need its descriptor.
@@ -29,7 +33,8 @@ impl Service {
         let backend = &mut self.backends[number];
         let Some(role) = &mut backend.role else { return false };
         let lobby = &self.lobbies[role.room];
-        if !lobby.room.is_owner(needed.place, role.line, needed.generation) {
+        let is_owner = lobby.room.is_owner(needed.place, role.line, needed.generation);
+        if !is_owner || !lobby.is_there(needed) {
             return role.is_inherited;
         }
         let is_given = |seat: Seat| seat != needed && lobby.is_there(seat);

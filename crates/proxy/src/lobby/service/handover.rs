@@ -143,14 +143,14 @@ impl Service {
     /// their serial numbers in that process.
     pub(crate) fn import(
         &mut self,
-        arrival: Arrival,
+        mut arrival: Arrival,
         pool: PoolId,
         servers: &HashMap<u64, Attending>,
     ) {
-        let Arrival { record, room, lines } = arrival;
-        let Some(room) = room else { return };
         let Some(key) = self.pool(pool, |pool: &Pool<_>| pool.key.clone()) else { return };
-        let at = self.lobbies.insert(Lobby::new(pool, key, room));
+        let Some((room, places)) = arrival.take_room() else { return };
+        let Arrival { record, lines, .. } = arrival;
+        let at = self.lobbies.insert(Lobby::new(pool, key, room, places));
         for (line, (fd, process)) in record.lines.into_iter().zip(lines) {
             let server = servers.get(&line.server).cloned().unwrap_or_else(|| closed(pool));
             let number = self.backends.insert(Backend { fd, process, role: None });
@@ -162,7 +162,6 @@ impl Service {
         for guest in record.guests {
             lobby.guests.import(guest, pool, &lobby.room, &number_of, &self.shared);
         }
-        lobby.guests.find_free_places();
         self.hold_lobby(at);
         let lines = self.lobbies[at].lines.clone();
         for number in lines.into_iter().flatten() {

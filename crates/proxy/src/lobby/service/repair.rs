@@ -3,7 +3,7 @@
 //!
 //! | found | done |
 //! |---|---|
-//! | a place that is not free, without a client on the list | it is free |
+//! | a place that is not free, without a client on the list | it is free; its socket is closed unless another lobby has the number |
 //! | a client on the list, its place free | it has left |
 //! | a client at rest | it is armed again: the process may have died between word and set |
 //! | a client of a backend that is not on the list | the backend counts as dead |
@@ -61,7 +61,8 @@ impl Service {
                 (State::Free, _) => {}
                 _ if !is_seated => {
                     strangers.extend(owner.and_then(|(_, number)| number));
-                    lobby.room.free(place);
+                    let has_number = lobby.guests.claim(place);
+                    lobby.room.free(place, has_number);
                 }
                 (State::Armed, _) => lobby.room.arm_anew(place),
                 (_, Some((line, None))) => match lobby.room.reclaim(line, place) {
