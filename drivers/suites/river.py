@@ -14,6 +14,9 @@ class River(GoSuite):
     setup = (("postgres", "create database river_test"),)
     # 15 for the tests' common pool, and 4 for each of those that tests make of it.
     pool_size = {"session": 60, "auto": 30}
+    # Its stress tests start and stop a job up to 500 times inside of one transaction, with pauses of
+    # random length: straight against PostgreSQL one of them takes 0.02 to 12 s.
+    keys = {"idle_transaction_timeout": 120}
     left_out = {
         "Test_Producer_CanSafelyCompleteJobsWhileFetchingNewOnes": "has to do 10,000 jobs in 20 s",
     }
