@@ -114,6 +114,10 @@ pub(super) enum Beside {
         row: &'static str,
         least: f64,
     },
+    /// Compares a side's own 99th percentile with its median: the tail that its queue makes.
+    Tail {
+        most: f64,
+    },
     /// Compares the median latency. It may be longer by `more_max` milliseconds at most.
     Latency {
         more_max: f64,
@@ -165,6 +169,16 @@ const fn many(
         beside: Beside::Few { row: few, least: 0.95 },
         is_extra: true,
         ..row(name, options, "56 servers, all they can")
+    }
+}
+
+/// A row in which nearly all clients wait for a server at any time.
+const fn tail(name: &'static str, clients: usize) -> Row {
+    Row {
+        clients: Some(clients),
+        beside: Beside::Tail { most: 1.1 },
+        is_extra: true,
+        ..row(name, &["-S"], "one select, a full pool")
     }
 }
 
@@ -244,7 +258,7 @@ const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
 
 const SECURED: Tls = Tls::Fresh(Key::P256);
 
-pub(super) static ROWS: [Row; 68] = [
+pub(super) static ROWS: [Row; 70] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
@@ -270,6 +284,8 @@ pub(super) static ROWS: [Row; 68] = [
     many("tpcb-2048", &[], 2_048, "tpcb-64"),
     many("tpcb-8192", &[], 8_192, "tpcb-64"),
     many("tpcb-19900", &[], 19_900, "tpcb-64"),
+    tail("tail-1000", 1_000),
+    tail("tail-10000", 10_000),
     proposal("proposal-1", 1, 0.79),
     proposal("proposal-10", 10, 0.78),
     proposal("proposal-1000", 1_000, 1.00),

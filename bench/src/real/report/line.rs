@@ -51,6 +51,7 @@ impl Line {
             Beside::Nothing
             | Beside::Direct { .. }
             | Beside::DirectPool { .. }
+            | Beside::Tail { .. }
             | Beside::Latency { .. } => None,
         }
     }
@@ -107,6 +108,11 @@ impl Line {
 
     fn percentile_ms(&self, side: usize, share: f64) -> Option<f64> {
         self.latencies(side).map(|all| all.percentile_us(share) as f64 / 1e3)
+    }
+
+    /// Returns the 99th percentile of the latency divided by its median.
+    fn tail(&self, side: usize) -> Option<f64> {
+        Some(self.percentile_ms(side, 0.99)? / self.percentile_ms(side, 0.5)?)
     }
 
     /// Returns the facts that the side's measurements found, each once.
@@ -210,6 +216,13 @@ impl Line {
                     }
                 }
             }
+            Beside::Tail { most } => {
+                for (side, label) in labels.iter().enumerate() {
+                    if let Some(tail) = self.tail(side) {
+                        let _ = writeln!(text, "  p99 by p50, {label}: {tail:.2}, at most {most}");
+                    }
+                }
+            }
             Beside::Latency { more_max } => {
                 let Some(direct) = self.percentile_ms(DIRECT, 0.5) else { return };
                 for side in [PGBOUNCER, WEIR] {
@@ -250,6 +263,7 @@ impl Line {
                 "p50_ms": self.percentile_ms(side, 0.5),
                 "p99_ms": self.percentile_ms(side, 0.99),
                 "p999_ms": self.percentile_ms(side, 0.999),
+                "p99_by_p50": self.tail(side),
             });
         }
         value
@@ -374,6 +388,19 @@ mod tests {
         assert!(text.contains(&format!("{of} direct ones: 2.00,")), "{text}");
         assert_eq!(line.to_json(None)["direct_pool"][0]["tps"], 200.0);
         assert!(!written(&self::line("tpcb")).contains("a direct pool"));
+    }
+
+    #[test]
+    fn the_tail_of_a_full_pool_is_compared_with_its_median() {
+        let mut line = line("tail-1000");
+        for (side, slowest) in [(PGBOUNCER, 180), (WEIR, 105)] {
+            let latencies: Vec<u64> = [100; 97].into_iter().chain([slowest; 3]).collect();
+            line.add(side, 0, sample(1.0, &latencies));
+        }
+        let text = written(&line);
+        assert!(text.contains("p99 by p50, PgBouncer: 1.80, at most 1.1"), "{text}");
+        assert!(text.contains("p99 by p50, Weir: 1.05, at most 1.1"), "{text}");
+        assert!(!text.contains("p99 by p50, direct"), "{text}");
     }
 
     #[test]
