@@ -201,14 +201,14 @@ impl Control for Pooler {
 
     fn set(&self, key: String, value: String) -> Boxed<'_, Result<Option<String>, String>> {
         let controller = self.0.clone();
-        let concerns_metrics = Global::concerns_metrics_address(&key);
+        let concerns_http = Global::concerns_http_address(&key);
         Box::pin(async move {
             // Like a reload, this may read files.
             let done = tokio::task::spawn_blocking(move || controller.set(&key, &value)).await;
             self.0.barrier().await;
             match done.unwrap_or_else(|error| Err(error.to_string())) {
-                Ok(None) if concerns_metrics => {
-                    let faults = self.0.metrics_faults().await;
+                Ok(None) if concerns_http => {
+                    let faults = self.0.http_faults().await;
                     Ok((!faults.is_empty()).then(|| faults.join("; ")))
                 }
                 done => done,

@@ -27,9 +27,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::{
-    Message, Pooler, Postgres, RawClient, ServerError, Setup, Table, eventually, frontend,
+    Message, Pooler, Postgres, RawClient, ServerError, Setup, Table, eventually, free_port,
+    frontend,
 };
 
+use crate::metrics::get;
 use crate::support;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -173,12 +175,24 @@ fn without_a_primary_clients_are_told_why_and_other_databases_are_served() {
     let nodes = cluster(1);
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
     let other = format!("host=127.0.0.1 port={} dbname=postgres", b.port());
-    let pooler = setup(&[a, b], "failover_wait=1").database_at("other", &other).start();
+    let health_port = free_port();
+    let setup = setup(&[a, b], "failover_wait=1").database_at("other", &other);
+    let pooler = setup.set("health_port", health_port).set("health_addr", "127.0.0.1").start();
     let mut client = pooler.client("app");
     write(&mut client, "before");
     let mut elsewhere = pooler.client("other");
+    let health = |path: &str| {
+        let answer = get(health_port, path).expect("an answer");
+        (answer.status, answer.body)
+    };
+    assert_eq!(health("/health/primary"), (200, "ok\n".to_owned()));
     a.stop();
     until_nodes_are(&pooler, &["down", "unfit"]);
+    let lost = "cluster main has no primary: primary a is lost: connections are refused\n";
+    assert_eq!(health("/health/primary"), (503, lost.to_owned()));
+    assert_eq!(health("/health/primary/main"), (503, lost.to_owned()));
+    assert_eq!(health("/health/primary/other").0, 404);
+    assert_eq!(health("/health/ready").0, 200, "reads and other databases are served");
     let began = Instant::now();
     client.send(frontend::query("SELECT 1"));
     let error = farewell(&mut client);
@@ -193,6 +207,7 @@ fn without_a_primary_clients_are_told_why_and_other_databases_are_served() {
     // The node starts again with its timeline.
     a.launch();
     until_nodes_are(&pooler, &["writable", "readable"]);
+    assert_eq!(health("/health/primary").0, 200);
     assert_eq!(node_of(&mut pooler.client("app")), a.port());
 }
 

@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz` over HTTP.
+//! Metrics and health checks over HTTP.
 
 mod abuse;
 mod doors;
@@ -25,10 +25,10 @@ fn pooler(change: impl FnOnce(Setup) -> Setup) -> (Pooler, String, u16) {
 }
 
 /// The answer to an HTTP request: its status, its head and its body.
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     head: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 fn ask(port: u16, request: &str) -> Option<Answer> {
@@ -43,7 +43,7 @@ fn ask(port: u16, request: &str) -> Option<Answer> {
     Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
 }
 
-fn get(port: u16, path: &str) -> Option<Answer> {
+pub(crate) fn get(port: u16, path: &str) -> Option<Answer> {
     ask(port, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 }
 

@@ -1,13 +1,12 @@
 //! The PROXY protocol header, by which a proxy reports a client's address: made by hand, and by a
 //! real haproxy. The proxy's address is 127.0.0.2; other connections come from 127.0.0.1.
 
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::haproxy::Haproxy;
 use crate::support;
-use testkit::{Pooler, RawClient, Role, eventually, free_port, frontend, open_folder};
+use testkit::{Pooler, RawClient, Role, eventually, frontend};
 
 const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -202,46 +201,17 @@ fn a_header_from_an_untrusted_address_is_refused_core_strict() {
     refused(&pooler, &mut from_proxy(&pooler), &header(0x21, 0x11, &ADDRESSES), why);
 }
 
-/// A haproxy in front of the pooler. It is ended when dropped.
-struct Haproxy {
-    port: u16,
-    process: Child,
-}
-
-impl Haproxy {
-    fn before(pooler: &Pooler) -> Self {
-        let port = free_port();
-        let configuration = open_folder("haproxy").join("haproxy.cfg");
-        let server = pooler.port();
-        let text = format!(
-            "defaults\n mode tcp\n timeout connect 10s\n timeout client 1m\n timeout server 1m\n\
-             listen pooler\n bind 127.0.0.1:{port}\n \
-             server weir 127.0.0.1:{server} source {PROXY} send-proxy-v2 \
-             check inter 200ms check-send-proxy\n"
-        );
-        fs::write(&configuration, text).expect("our own folder");
-        let mut command = Command::new("/usr/sbin/haproxy");
-        command.arg("-db").arg("-f").arg(configuration);
-        let process = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-        let haproxy = Self { port, process: process.expect("haproxy: see scripts/setup") };
-        eventually("haproxy listens", PATIENCE, || TcpStream::connect(("127.0.0.1", port)).ok());
-        haproxy
-    }
-}
-
-impl Drop for Haproxy {
-    fn drop(&mut self) {
-        self.process.kill().and_then(|()| self.process.wait()).expect("our own child");
-    }
-}
-
 #[test]
 fn haproxy_tells_where_its_clients_are() {
     if !support::only_weir() {
         return;
     }
     let (pooler, database) = pooler("127.0.0.2", &[("auth_type", "scram-sha-256")]);
-    let haproxy = Haproxy::before(&pooler);
+    let server = format!(
+        "server weir 127.0.0.1:{} source {PROXY} send-proxy-v2 check inter 200ms check-send-proxy",
+        pooler.port()
+    );
+    let haproxy = Haproxy::before(&[&server]);
     let stream = TcpStream::connect(("127.0.0.1", haproxy.port)).expect("haproxy listens");
     let port = stream.local_addr().expect("a connected socket").port();
     let mut client = RawClient::over(stream).expect("a connected socket");

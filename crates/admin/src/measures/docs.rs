@@ -23,18 +23,25 @@ $ curl http://127.0.0.1:9127/readyz
 | path | answer |
 |---|---|
 | `/metrics` | the metrics below, in Prometheus' text format, in OpenMetrics or in protobuf: what `Accept` prefers |
-| `/healthz` | 200 while the process is alive |
-| `/readyz` | 200 if Weir takes clients; 503 with the reason after PAUSE and SUSPEND, and while it shuts down |
+| `/health/live`, `/healthz` | 200 while the process is alive |
+| `/health/ready`, `/readyz` | 200 if Weir takes clients; 503 with the reason after PAUSE and SUSPEND, and while it shuts down |
+| `/health/primary` | 200 if Weir is ready and each of its [clusters](cluster.md) has a primary; 503 with the reason if not, or without clusters |
+| `/health/primary/NAME` | the same for one cluster; 404 if there is none of this name |
+
+The health checks alone are served at `health_addr` and `health_port` as well, for
+[load balancers](high-availability.md) that shall not read metrics. That is off by default.
 
 | key | default | meaning |
 |---|---|---|
 | `metrics_addr` | `127.0.0.1` | addresses or host names to listen on; `*` is all |
 | `metrics_port` | 9127; 0 in a `pgbouncer.ini` | port; 0 is none |
+| `health_addr` | `*` | addresses or host names for the health checks |
+| `health_port` | 0 | port of `health_addr`; 0 is none |
 | `metrics_names` | `weir` | names of the metrics: `weir`, `pgbouncer_exporter` or `both` |
 | `metrics_histograms` | `pool` | histograms of each pool (`pool`), of all pools added up (`total`) or none (`none`) |
 
-A RELOAD or SET changes all four. There is no password and no TLS: keep the port to a trusted
-network.
+A RELOAD or SET changes all of them. There is no password and no TLS: keep
+the ports to a trusted network.
 
 A scrape configuration for Prometheus:
 

@@ -285,12 +285,17 @@ keys! {
     /// Folder of PAM's service files, in place of the system's. The service is `pgbouncer`.
     /// PgBouncer's after 1.25.
     auth_pam_confdir: Option<String> = unset, reload, acts;
-    /// Addresses or host names for `/metrics`, `/healthz` and `/readyz`; `*` is all. The pages are
+    /// Addresses or host names for `/metrics` and the health checks; `*` is all. The pages are
     /// served over HTTP without a password, so allow access from a trusted network only
     /// (docs/metrics.md). Weir's own.
     metrics_addr: Vec<String> = "127.0.0.1", reload, acts;
     /// TCP port of `metrics_addr`; 0 is none. Weir's own.
     metrics_port: u16 = "0" (Toml "9127", Url "9127"), reload, acts;
+    /// Addresses or host names for the health checks alone (docs/metrics.md); `*` is all.
+    /// Weir's own.
+    health_addr: Vec<String> = "*", reload, acts;
+    /// TCP port of `health_addr`; 0 is none. Weir's own.
+    health_port: u16 = "0", reload, acts;
     /// Names of the metrics. `weir`: Weir's. `pgbouncer_exporter`: those of PgBouncer's exporter
     /// for Prometheus. `both`: both. Weir's own.
     metrics_names: MetricsNames = "weir", reload, acts;
@@ -379,10 +384,10 @@ impl Global {
         key.starts_with("client_tls") || key.starts_with("server_tls")
     }
 
-    /// Does the key concern the addresses at which metrics are served?
+    /// Does the key concern the addresses at which metrics and health checks are served?
     #[must_use]
-    pub fn concerns_metrics_address(key: &str) -> bool {
-        matches!(key, "metrics_addr" | "metrics_port")
+    pub fn concerns_http_address(key: &str) -> bool {
+        matches!(key, "metrics_addr" | "metrics_port" | "health_addr" | "health_port")
     }
 
     /// Does the key name Weir's own certificate or private key?

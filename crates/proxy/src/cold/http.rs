@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz` over HTTP.
+//! Metrics and health checks over HTTP.
 //!
 //! * `doors.rs`: the addresses
 //! * `connections.rs`: how many connections there may be
@@ -34,7 +34,11 @@ use tokio::{
 };
 
 pub use self::page::{Exposition, MetricsPage};
-use self::{connections::Connections, doors::Wanted, page::Pages};
+use self::{
+    connections::Connections,
+    doors::{Door, Service, Wanted},
+    page::Pages,
+};
 use crate::cold::controller::Controller;
 
 /// The maximum time of a connection from accept to its end.
@@ -48,9 +52,13 @@ const HEADERS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
-const PATHS: &str = "/metrics: metrics for Prometheus (docs/metrics.md)\n\
-    /healthz: is the process alive?\n\
-    /readyz: does it accept clients?\n";
+const METRICS_PATHS: &str = "/metrics: metrics for Prometheus (docs/metrics.md)\n";
+const HEALTH_PATHS: &str = "/health/live, /healthz: is the process alive?\n\
+    /health/ready, /readyz: does it accept clients?\n\
+    /health/primary: has each cluster a primary, too?\n\
+    /health/primary/NAME: has this cluster a primary, too?\n";
+/// The path for all clusters, and the folder of those for one.
+const PRIMARY: &str = "/health/primary";
 
 /// The state that all connections share.
 struct Server {
@@ -63,17 +71,21 @@ struct Server {
 pub(crate) async fn keep(controller: Controller, page: MetricsPage) {
     let pages = Pages::new(page);
     let server = Arc::new(Server { controller, connections: Connections::default(), pages });
-    let controller = &server.controller;
+    let [metrics, health] = server.controller.0.doors.all();
+    tokio::join!(keep_door(metrics, &server), keep_door(health, &server));
+}
+
+async fn keep_door(door: &Door, server: &Arc<Server>) {
     loop {
-        let changes = controller.0.doors.changes();
-        let wanted = Wanted::of(&controller.config().global);
-        let wanted = (wanted, changes);
-        controller.0.doors.open(wanted, |listener| accept(listener, Arc::clone(&server))).await;
-        controller.0.doors.changed().await;
+        let changes = door.changes();
+        let wanted = Wanted::of(door.service, &server.controller.config().global);
+        let accept = |listener| accept(listener, door.service, Arc::clone(server));
+        door.open((wanted, changes), accept).await;
+        door.changed().await;
     }
 }
 
-async fn accept(listener: TcpListener, server: Arc<Server>) {
+async fn accept(listener: TcpListener, service: Service, server: Arc<Server>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
@@ -82,17 +94,23 @@ async fn accept(listener: TcpListener, server: Arc<Server>) {
         // Without room it is closed by being dropped.
         server.connections.admit(|has_asked| {
             let server = Arc::clone(&server);
-            tokio::spawn(timeout(CONNECTION_TIME, serve(stream, server, has_asked))).abort_handle()
+            tokio::spawn(timeout(CONNECTION_TIME, serve(stream, service, server, has_asked)))
+                .abort_handle()
         });
     }
 }
 
 /// One request and its answer.
-async fn serve(stream: TcpStream, server: Arc<Server>, has_asked: Arc<AtomicBool>) {
-    let service = service_fn(|request| {
+async fn serve(
+    stream: TcpStream,
+    service: Service,
+    server: Arc<Server>,
+    has_asked: Arc<AtomicBool>,
+) {
+    let respond = service_fn(|request| {
         has_asked.store(true, Ordering::Relaxed);
         let server = &server;
-        async move { Ok::<_, Infallible>(answer(&request, server).await) }
+        async move { Ok::<_, Infallible>(answer(&request, service, server).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -100,36 +118,70 @@ async fn serve(stream: TcpStream, server: Arc<Server>, has_asked: Arc<AtomicBool
         .max_buf_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), respond);
     // Hyper has answered a request that is not HTTP. A client that has gone needs no answer.
     let _ = served.await;
 }
 
-async fn answer(request: &Request<Incoming>, server: &Server) -> Response<Full<Bytes>> {
+async fn answer(
+    request: &Request<Incoming>,
+    service: Service,
+    server: &Server,
+) -> Response<Full<Bytes>> {
     // An answer to HEAD is sent without its body.
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
         refusal.headers_mut().insert(ALLOW, const { header("GET, HEAD") });
         return refusal;
     }
-    match request.uri().path() {
-        "/metrics" => {
-            let accepted = request.headers().get_all(ACCEPT);
-            let accepted = accepted.iter().filter_map(|accept| accept.to_str().ok());
-            let form = Exposition::accepted(accepted);
-            match server.pages.latest(&server.controller, form).await {
-                Some(page) => response(StatusCode::OK, form.content_type(), page),
-                None => text(StatusCode::SERVICE_UNAVAILABLE, "the pooler has ended\n".to_owned()),
+    let path = request.uri().path();
+    if let Some(answer) = health(path, &server.controller) {
+        return answer;
+    }
+    let metrics_paths = if service == Service::Metrics { METRICS_PATHS } else { "" };
+    let paths = format!("{metrics_paths}{HEALTH_PATHS}");
+    match path {
+        "/metrics" if service == Service::Metrics => metrics(request, server).await,
+        "/" => text(StatusCode::OK, paths),
+        _ => text(StatusCode::NOT_FOUND, format!("no such page; the pages are:\n{paths}")),
+    }
+}
+
+async fn metrics(request: &Request<Incoming>, server: &Server) -> Response<Full<Bytes>> {
+    let accepted = request.headers().get_all(ACCEPT);
+    let accepted = accepted.iter().filter_map(|accept| accept.to_str().ok());
+    let form = Exposition::accepted(accepted);
+    match server.pages.latest(&server.controller, form).await {
+        Some(page) => response(StatusCode::OK, form.content_type(), page),
+        None => text(StatusCode::SERVICE_UNAVAILABLE, "the pooler has ended\n".to_owned()),
+    }
+}
+
+/// Returns the answer to a health check, or `None` if the path names no check.
+fn health(path: &str, controller: &Controller) -> Option<Response<Full<Bytes>>> {
+    let unready = || controller.unready_because().map(str::to_owned);
+    let obstacle = match path {
+        "/health/live" | "/healthz" => None,
+        "/health/ready" | "/readyz" => unready(),
+        _ => {
+            let below = path.strip_prefix(PRIMARY)?;
+            let cluster = match below.strip_prefix('/') {
+                Some(name) => Some(name),
+                None if below.is_empty() => None,
+                None => return None,
+            };
+            match controller.writerless_because(cluster) {
+                Ok(why) => unready().or(why),
+                Err(unknown) => {
+                    return Some(text(StatusCode::NOT_FOUND, format!("{unknown}\n")));
+                }
             }
         }
-        "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => match server.controller.unready_because() {
-            None => text(StatusCode::OK, "ok\n".to_owned()),
-            Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-        },
-        "/" => text(StatusCode::OK, PATHS.to_owned()),
-        _ => text(StatusCode::NOT_FOUND, format!("no such page; the pages are:\n{PATHS}")),
-    }
+    };
+    Some(match obstacle {
+        None => text(StatusCode::OK, "ok\n".to_owned()),
+        Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    })
 }
 
 fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {

@@ -130,4 +130,24 @@ impl Controller {
         }
         switches.paused.then_some("the pooler is paused (PAUSE); RESUME ends that")
     }
+
+    /// Returns why some cluster has no primary now, or the named one; `None` if all have.
+    ///
+    /// # Errors
+    /// The named cluster is not configured.
+    pub(crate) fn writerless_because(&self, name: Option<&str>) -> Result<Option<String>, String> {
+        let mut asked = self.clusters();
+        if let Some(name) = name {
+            asked.retain(|cluster| cluster.name == name);
+        }
+        if asked.is_empty() {
+            return match name {
+                Some(name) => Err(format!("no cluster \"{name}\" is configured")),
+                None => Ok(Some("no cluster is configured, so no primary is watched".to_owned())),
+            };
+        }
+        Ok(asked.into_iter().find_map(|cluster| {
+            Some(format!("cluster {} has no primary: {}", cluster.name, cluster.primary.err()?))
+        }))
+    }
 }

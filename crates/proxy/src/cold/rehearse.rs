@@ -13,6 +13,7 @@ use config::{Config, Global, in_words};
 
 use super::{
     files,
+    http::doors::Service,
     listen::{self, ListenError, unix_address},
 };
 use crate::log;
@@ -48,24 +49,25 @@ pub fn obstacles(config: &Config) -> Vec<Obstacle> {
         let reason = format!("{}: listen_addr and unix_socket_dir are empty", ListenError::Nowhere);
         found.push(Obstacle::new("listen_addr", reason, true));
     }
-    found.extend(metrics(global));
+    found.extend(Service::ALL.into_iter().flat_map(|service| http(service, global)));
     found.extend(descriptors(config));
     found
 }
 
-/// Returns what keeps a start from serving metrics, which it does not need for its clients.
-fn metrics(global: &Global) -> Vec<Obstacle> {
-    let port = global.metrics_port;
+/// Returns what keeps a start from serving this over HTTP, which it does not need for its clients.
+fn http(service: Service, global: &Global) -> Vec<Obstacle> {
+    let (addresses, port) = service.values(global);
+    let (address_key, port_key) = service.keys();
     if port == 0 {
         return Vec::new();
     }
     let (mut found, busy) = (Vec::new(), listening_now());
-    for name in &global.metrics_addr {
+    for name in addresses {
         let addresses = match listen::addresses(name, port) {
             Ok(addresses) => addresses,
             Err(error) => {
                 let reason = format!("{name}: {}", in_words(&error));
-                found.push(Obstacle::new("metrics_addr", reason, false));
+                found.push(Obstacle::new(address_key, reason, false));
                 continue;
             }
         };
@@ -73,11 +75,12 @@ fn metrics(global: &Global) -> Vec<Obstacle> {
             if busy.iter().any(|other| collides(*other, address)) {
                 let reason = format!(
                     "{address} is in use; if that is not the Weir to be reloaded or taken over \
-                     (-R), Weir starts without metrics"
+                     (-R), Weir starts without {}",
+                    service.name()
                 );
-                found.push(Obstacle::new("metrics_port", reason, false));
+                found.push(Obstacle::new(port_key, reason, false));
             } else if let Some(reason) = unbindable(address) {
-                found.push(Obstacle::new("metrics_addr", reason, false));
+                found.push(Obstacle::new(address_key, reason, false));
             }
         }
     }
@@ -249,12 +252,13 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let metrics_port = taken.local_addr().unwrap().port();
         let global = Global { metrics_port, ..at("127.0.0.1", 0) };
-        let found = metrics(&global);
+        let found = http(Service::Metrics, &global);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(!found[0].stops && found[0].key == "metrics_port", "{found:?}");
         drop(taken);
-        assert_eq!(metrics(&global), []);
-        assert_eq!(metrics(&Global { metrics_port: 0, ..global }), []);
+        assert_eq!(http(Service::Metrics, &global), []);
+        let global = Global { metrics_port: 0, ..global };
+        assert_eq!(http(Service::Metrics, &global), []);
     }
 
     #[test]

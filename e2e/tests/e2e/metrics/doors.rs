@@ -152,6 +152,51 @@ fn a_reload_changes_the_metrics_port_and_switches_it_off() {
 }
 
 #[test]
+fn health_checks_have_an_address_of_their_own() {
+    if !support::only_weir() {
+        return;
+    }
+    let health = free_port();
+    let (mut pooler, _, metrics) =
+        pooler(|setup| setup.set("health_addr", "127.0.0.1").set("health_port", health));
+    let said = |port, path: &str| get(port, path).map(|answer| (answer.status, answer.body));
+    let ok = Some((200, "ok\n".to_owned()));
+    until_served(health);
+    for path in ["/health/live", "/health/ready", "/healthz", "/readyz"] {
+        assert_eq!((said(health, path), said(metrics, path)), (ok.clone(), ok.clone()), "{path}");
+    }
+    for path in ["/metrics", "/health", "/health/", "/health/primaries"] {
+        let (status, body) = said(health, path).expect("an answer");
+        assert!(status == 404 && !body.contains("/metrics"), "{path}: {status} {body}");
+    }
+    assert!(said(health, "/").expect("an answer").1.contains("/health/primary/NAME"));
+    let none = "no cluster is configured, so no primary is watched\n";
+    assert_eq!(said(health, "/health/primary"), Some((503, none.to_owned())));
+    let unknown = "no cluster \"main\" is configured\n";
+    assert_eq!(said(health, "/health/primary/main"), Some((404, unknown.to_owned())));
+
+    let mut console = pooler.console();
+    console.query("PAUSE");
+    assert_eq!(said(health, "/health/ready").expect("an answer").0, 503);
+    assert_eq!(said(health, "/health/live"), ok);
+    console.query("RESUME");
+
+    // Its port is not that of the metrics.
+    let other = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let taken = other.local_addr().expect("a bound socket").port();
+    let outcome = pooler.try_admin(&format!("SET health_port = {taken}"));
+    let what = format!("cannot serve health checks on 127.0.0.1:{taken}: bind(): ");
+    assert!(outcome.notices.iter().any(|notice| notice.contains(&what)), "{outcome:?}");
+    assert!(serves(metrics));
+    pooler.admin("SET health_port = 0");
+    until_closed(health);
+    reconfigure(&mut pooler, |ini| ini.set("health_port", health));
+    until_served(health);
+    assert_eq!(pooler.take_over().code(), Some(0));
+    until_served(health);
+}
+
+#[test]
 fn metrics_show_a_failed_reload() {
     if !support::only_weir() {
         return;

@@ -27,6 +27,50 @@ const BACKLOG: u32 = 16;
 /// A reload waits so long until new addresses have been tried. Names may have to be looked up.
 const TRIAL_TIME: Duration = Duration::from_secs(10);
 
+/// A set of pages with addresses of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Metrics and health checks.
+    Metrics,
+    /// Health checks.
+    Health,
+}
+
+impl Service {
+    pub(crate) const ALL: [Self; 2] = [Self::Metrics, Self::Health];
+
+    /// Returns the keys of its addresses and its port.
+    pub(crate) fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Metrics => ("metrics_addr", "metrics_port"),
+            Self::Health => ("health_addr", "health_port"),
+        }
+    }
+
+    /// Returns the values of these keys.
+    pub(crate) fn values(self, global: &Global) -> (&[String], u16) {
+        match self {
+            Self::Metrics => (&global.metrics_addr, global.metrics_port),
+            Self::Health => (&global.health_addr, global.health_port),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
+            Self::Health => "health checks",
+        }
+    }
+
+    /// Returns the first of its pages.
+    fn page(self) -> &'static str {
+        match self {
+            Self::Metrics => "/metrics",
+            Self::Health => "/health/ready",
+        }
+    }
+}
+
 /// The addresses and the port that the configuration asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -36,30 +80,72 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn of(global: &Global) -> Self {
-        Self { addresses: global.metrics_addr.clone(), port: global.metrics_port }
+    pub(crate) fn of(service: Service, global: &Global) -> Self {
+        let (addresses, port) = service.values(global);
+        Self { addresses: addresses.to_vec(), port }
     }
 
     /// Returns all addresses. A name without an address is a fault.
-    fn resolved(&self) -> Vec<Result<SocketAddr, String>> {
+    fn resolved(&self, service: Service) -> Vec<Result<SocketAddr, String>> {
         if self.port == 0 {
             return Vec::new();
         }
         let resolve = |name: &String| match listen::addresses(name, self.port) {
             Ok(addresses) => addresses.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(fault(name, "getaddrinfo", &error))],
+            Err(error) => vec![Err(fault(service, name, "getaddrinfo", &error))],
         };
         self.addresses.iter().flat_map(resolve).collect()
     }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Doors {
+/// One door for each service.
+#[derive(Debug)]
+pub(crate) struct Doors([Door; Service::ALL.len()]);
+
+impl Default for Doors {
+    fn default() -> Self {
+        Self(Service::ALL.map(Door::new))
+    }
+}
+
+impl Doors {
+    pub(super) fn all(&self) -> &[Door; Service::ALL.len()] {
+        &self.0
+    }
+
+    /// The configuration may ask for others now.
+    pub(crate) fn change(&self) {
+        self.all().iter().for_each(Door::change);
+    }
+
+    /// Returns why something is not served at some addresses of the last change, a text for each.
+    /// Waits until they have been tried. Addresses that could not be opened at the start are not
+    /// reported until the configuration asks for others.
+    pub(crate) async fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for door in self.all() {
+            faults.extend(door.faults_within(TRIAL_TIME).await);
+        }
+        faults
+    }
+
+    /// Closes all for good. When it returns, another process can open the same.
+    pub(crate) async fn shut(&self) {
+        for door in self.all() {
+            door.shut().await;
+        }
+    }
+}
+
+/// The addresses of one service.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) service: Service,
     open: Mutex<Open>,
     changed: Notify,
     /// The number of changes.
     changes: AtomicU64,
-    /// The last attempt to open what is wanted; `None` if this process does not serve metrics.
+    /// The last attempt to open what is wanted; `None` if this process serves nothing over HTTP.
     tried: watch::Sender<Option<Trial>>,
 }
 
@@ -68,7 +154,7 @@ pub(crate) struct Doors {
 struct Trial {
     /// The number of changes before it.
     changes: u64,
-    /// Why metrics are not served at some addresses. Empty if that was already so at the start.
+    /// Why nothing is served at some addresses. Empty if that was already so at the start.
     faults: Vec<String>,
 }
 
@@ -86,9 +172,18 @@ struct Open {
     is_shut: bool,
 }
 
-impl Doors {
-    /// The configuration may ask for others now.
-    pub(crate) fn change(&self) {
+impl Door {
+    fn new(service: Service) -> Self {
+        Self {
+            service,
+            open: Mutex::default(),
+            changed: Notify::default(),
+            changes: AtomicU64::default(),
+            tried: watch::Sender::default(),
+        }
+    }
+
+    fn change(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_one();
     }
@@ -97,25 +192,19 @@ impl Doors {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Returns why metrics are not served at some addresses of the last change, a text for each.
-    /// Waits until they have been tried. Addresses that could not be opened at the start are not
-    /// reported until the configuration asks for others.
-    pub(crate) async fn faults(&self) -> Vec<String> {
-        self.faults_within(TRIAL_TIME).await
-    }
-
     async fn faults_within(&self, limit: Duration) -> Vec<String> {
         let changes = self.changes();
         let is_known =
             |trial: &Option<Trial>| trial.as_ref().is_none_or(|trial| trial.changes >= changes);
         let mut tried = self.tried.subscribe();
         let Ok(Ok(trial)) = timeout(limit, tried.wait_for(is_known)).await else {
-            return vec![format!("not known yet if metrics can be served: no result in {limit:?}")];
+            let name = self.service.name();
+            return vec![format!("not known yet if {name} can be served: no result in {limit:?}")];
         };
         trial.as_ref().map_or_else(Vec::new, |trial| trial.faults.clone())
     }
 
-    /// Returns when [`Doors::change`] has been called since the last time.
+    /// Returns when [`Door::change`] has been called since the last time.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -144,26 +233,27 @@ impl Doors {
         if self.open.lock().await.is_settled(&wanted) {
             return Vec::new();
         }
-        let resolving = wanted.clone();
+        let (service, resolving) = (self.service, wanted.clone());
         // A host name may have to be looked up. An online restart does not wait for that.
-        let resolved = tokio::task::spawn_blocking(move || resolving.resolved()).await;
+        let resolved = tokio::task::spawn_blocking(move || resolving.resolved(service)).await;
         let mut open = self.open.lock().await;
         if open.is_settled(&wanted) {
             return Vec::new();
         }
         open.close().await;
-        let resolved = resolved
-            .unwrap_or_else(|error| vec![Err(format!("cannot look up metrics_addr: {error}"))]);
+        let (name, (key, _)) = (service.name(), service.keys());
+        let resolved =
+            resolved.unwrap_or_else(|error| vec![Err(format!("cannot look up {key}: {error}"))]);
         let mut faults = Vec::new();
         for address in resolved {
-            match address.and_then(|address| Ok((address, bind(address)?))) {
+            match address.and_then(|address| Ok((address, bind(service, address)?))) {
                 Ok((address, listener)) => {
-                    log!("serving metrics on http://{address}/metrics");
+                    log!("serving {name} on http://{address}{}", service.page());
                     open.tasks.spawn(accept(listener));
                 }
                 Err(fault) => {
                     warning!(
-                        "{fault}; Weir goes on without metrics, and tries again at the next RELOAD"
+                        "{fault}; Weir goes on without {name}, and tries again at the next RELOAD"
                     );
                     faults.push(fault);
                 }
@@ -172,8 +262,7 @@ impl Doors {
         open.tried(wanted, faults)
     }
 
-    /// Closes all for good. When it returns, another process can open the same.
-    pub(crate) async fn shut(&self) {
+    async fn shut(&self) {
         let mut open = self.open.lock().await;
         open.is_shut = true;
         open.close().await;
@@ -202,16 +291,16 @@ impl Open {
     }
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+fn bind(service: Service, address: SocketAddr) -> Result<TcpListener, String> {
     let listener = listen::bind_inet(address, false, BACKLOG).and_then(|(socket, _)| {
         TcpListener::from_std(socket.into()).map_err(|error| ("epoll_ctl", error))
     });
-    listener.map_err(|(step, error)| fault(&address, step, &error))
+    listener.map_err(|(step, error)| fault(service, &address, step, &error))
 }
 
 /// Returns the text for the log, the console and the journal.
-fn fault(address: &impl Display, step: &str, error: &io::Error) -> String {
-    format!("cannot serve metrics on {address}: {step}(): {}", in_words(error))
+fn fault(service: Service, address: &impl Display, step: &str, error: &io::Error) -> String {
+    format!("cannot serve {} on {address}: {step}(): {}", service.name(), in_words(error))
 }
 
 #[cfg(test)]
@@ -224,28 +313,28 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_result_in_time_it_is_not_known() {
-        let doors = Doors::default();
-        doors.change();
-        assert!(doors.faults().await.is_empty(), "this process does not serve metrics");
-        doors.open((Wanted::default(), doors.changes()), |_| pending()).await;
-        assert!(doors.faults().await.is_empty());
-        doors.change();
-        let faults = doors.faults_within(Duration::from_millis(1)).await;
+        let door = Door::new(Service::Metrics);
+        door.change();
+        assert!(door.faults_within(TRIAL_TIME).await.is_empty(), "this process serves nothing");
+        door.open((Wanted::default(), door.changes()), |_| pending()).await;
+        assert!(door.faults_within(TRIAL_TIME).await.is_empty());
+        door.change();
+        let faults = door.faults_within(Duration::from_millis(1)).await;
         assert_eq!(faults, ["not known yet if metrics can be served: no result in 1ms"]);
-        doors.open((Wanted::default(), doors.changes()), |_| pending()).await;
-        assert!(doors.faults().await.is_empty());
+        door.open((Wanted::default(), door.changes()), |_| pending()).await;
+        assert!(door.faults_within(TRIAL_TIME).await.is_empty());
     }
 
     #[test]
     fn settings_that_are_served_are_not_looked_up_again() {
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         runtime.unwrap().block_on(async {
-            let doors = Doors::default();
-            doors.open((Wanted::default(), 0), |_| pending()).await;
+            let door = Door::new(Service::Metrics);
+            door.open((Wanted::default(), 0), |_| pending()).await;
             // A look-up would wait for the only thread.
             let (end, is_ended) = mpsc::channel::<()>();
             let busy = tokio::task::spawn_blocking(move || is_ended.recv());
-            let again = doors.open((Wanted::default(), 1), |_| pending());
+            let again = door.open((Wanted::default(), 1), |_| pending());
             let opened = timeout(Duration::from_secs(5), again).await;
             drop(end);
             busy.await.unwrap().unwrap_err();
