@@ -13,6 +13,7 @@ use crate::peers;
 use crate::positions::Positions;
 use crate::reason::Reason;
 use crate::source::Source;
+use crate::spares::Spares;
 use crate::suggest;
 use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 use crate::value::{Kind, ValueError};
@@ -335,6 +336,15 @@ impl Builder {
         }
     }
 
+    /// Reports a database whose least number of spare servers is above the largest one.
+    fn check_spares(&mut self, database: &Database, position: &Position) {
+        let has_own = database.min_spare_servers.or(database.max_spare_servers).is_some();
+        let mistake = Spares::of(&self.global, Some(database)).mistake();
+        if let Some(reason) = mistake.filter(|_| has_own) {
+            self.report.error(position, "min_spare_servers", reason);
+        }
+    }
+
     /// Returns the peers, after warnings about those that are not reached.
     fn checked_peers(&mut self) -> BTreeMap<u32, Peer> {
         let (mut peers, mut positions) = (BTreeMap::new(), BTreeMap::new());
@@ -410,6 +420,7 @@ impl Builder {
         for (name, (database, position)) in std::mem::take(&mut self.databases) {
             self.check_cluster(&database, &position);
             self.check_reads(&database, &position);
+            self.check_spares(&database, &position);
             let has_place = !database.hosts.is_empty() || database.cluster.is_some();
             if !has_place && self.global.unix_socket_dir.is_empty() {
                 self.report.error(&position, "", Reason::NoHost);
@@ -418,6 +429,10 @@ impl Builder {
         }
         let fallback = databases.remove("*");
         let peers = self.checked_peers();
+        if let Some(reason) = Spares::of(&self.global, None).mistake() {
+            let mistake = self.positions.mistake("min_spare_servers", reason);
+            self.report.mistakes.push(mistake);
+        }
         let mut config = Config {
             source: self.origin.source,
             global: self.global,

@@ -19,7 +19,7 @@ use crate::hba::{Hba, IdentMaps};
 use crate::ini::Comments;
 use crate::ldap::LdapOptions;
 use crate::reason::Reason;
-use crate::table::Database;
+use crate::table::{Database, Global};
 use crate::variables::Lookup;
 
 /// The longest file that is read: an `auth_file` with about a million users.
@@ -134,7 +134,12 @@ impl Config {
     /// # Errors
     /// When there is no such key, or the value is invalid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Reason> {
+        let Global { min_spare_servers: least, max_spare_servers: most, .. } = self.global;
         self.global.set(key, value)?;
+        if let Some(reason) = self.crossed_spares() {
+            (self.global.min_spare_servers, self.global.max_spare_servers) = (least, most);
+            return Err(reason);
+        }
         match key {
             "auth_file" => self.load_auth_file(|name| read_file(Path::new(&name))),
             "auth_hba_file" | "auth_ident_file" => self.load_hba(read_text),

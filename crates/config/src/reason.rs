@@ -173,6 +173,11 @@ pub enum Reason {
     SecretValue { key: &'static str, expected: ValueError },
     #[error("invalid value \"{text}\" for parameter {key}: at most {max}")]
     TooLarge { key: &'static str, text: String, max: u32 },
+    #[error(
+        "min_spare_servers = {min} is above max_spare_servers = {max}: set it to at most {max}, or \
+         max_spare_servers to at least {min} or to 0, which is no limit"
+    )]
+    SparesCrossed { min: u32, max: u32 },
     #[error("cannot use the reserved \"{0}\" database as an auth_dbname")]
     ReservedAuthDatabase(&'static str),
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use config::{
     Config, Database, Host, LoadBalanceHosts, Node, PasswordCommand, Pattern, PoolMode, Proxied,
-    ReuseAfterError, ServerTls, Unsupported,
+    ReuseAfterError, ServerTls, Spares, Unsupported,
 };
 use serde::{Deserialize, Serialize};
 use wire::scram::ScramVerifier;
@@ -68,6 +68,8 @@ pub struct PoolSettings {
     pub reserve_timeout: Micros,
     /// Servers that are kept open while the pool is in use.
     pub min_size: u32,
+    /// Idle servers beyond the demand.
+    pub spares: Spares,
     pub limits: ServerLimits,
     /// The pool's weight when pools compete under these limits.
     pub weight: u32,
@@ -156,6 +158,7 @@ impl PoolSettings {
             reserve: config.reserve_pool_size(database, user),
             reserve_timeout: micros(global.reserve_pool_timeout),
             min_size: config.min_pool_size(database),
+            spares: config.spares(database),
             limits: ServerLimits {
                 database: config.max_db_connections(database),
                 user: config.max_user_connections(user),

@@ -72,6 +72,8 @@ fn check(read: Result<Config, ConfigError>) {
             let _ = config.pool_size(&database, "somebody");
             let _ = config.server_lifetime(&database);
             let _ = (config.server_max_uses(&database), config.server_max_memory(&database));
+            let spares = config.spares(&database);
+            assert!(spares.max == 0 || spares.min <= spares.max, "{spares:?}");
         }
     }
     write_again(&config);

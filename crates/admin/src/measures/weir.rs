@@ -145,8 +145,8 @@ static SERVER_CLOSES: Group<Count> = Group {
     title: "Closed servers",
     about: "Servers that were logged in, by the reason for closing them. `lifetime`: \
             server_lifetime; `idle`: server_idle_timeout; `uses`: server_max_uses; `memory`: \
-            server_max_memory; `surplus`: the pool has become smaller; `evicted`: another pool \
-            needed the place; `failure`: an error of the server or of its client; `other`: all other \
+            server_max_memory; `surplus`: the pool has become smaller; `spare`: \
+            max_spare_servers; `evicted`: another pool needed the place; `failure`: an error of the server or of its client; `other`: all other \
             reasons.",
     labels: &[("reason", |own| own.reason.into())],
     measures: &[counter(

@@ -120,6 +120,10 @@ keys! {
     server_max_uses: Option<u32> = unset, reload, acts, own;
     /// Overrides the global key for this database; 0 is no limit, -1 inherits. Weir's own.
     server_max_memory: Option<u64> [bytes] = unset, reload, acts, own;
+    /// Overrides the global key for this database; 0 is none, -1 inherits. Weir's own.
+    min_spare_servers: Option<u32> = unset, reload, acts, own;
+    /// Overrides the global key for this database; 0 is no limit, -1 inherits. Weir's own.
+    max_spare_servers: Option<u32> = unset, reload, acts, own;
     /// How long a client of this database may wait for a server. Not set: the global key.
     query_wait_timeout: Option<Duration> = unset, reload, acts;
     /// Use several hosts in turn, or one of them until it fails.

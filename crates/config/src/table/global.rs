@@ -344,6 +344,12 @@ keys! {
     /// Private memory of a server's process at which it is closed when it is free; 0 is no limit.
     /// It has an effect only if PostgreSQL runs on this host (docs/operations.md). Weir's own.
     server_max_memory: u64 [bytes] = "0", reload, acts;
+    /// Idle servers that each pool with a client has ready beyond its demand; 0 is none. They are
+    /// opened before clients need them, within all limits (docs/operations.md). Weir's own.
+    min_spare_servers: u32 = "0", reload, acts;
+    /// Idle servers that each pool keeps beyond its demand; 0 is no limit. Those above are closed little
+    /// by little, the least recently used ones first (docs/operations.md). Weir's own.
+    max_spare_servers: u32 = "0", reload, acts;
 }
 
 impl Global {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Global, Host, Key, PoolMode};
+use config::{Config, Global, Host, Key, PoolMode, Spares};
 
 use crate::ini;
 
@@ -44,6 +44,31 @@ fn the_user_goes_before_the_database_and_that_before_the_global_key() {
     let limits = [&plain, &own, &inherits]
         .map(|of| (config.server_max_uses(of), config.server_max_memory(of)));
     assert_eq!(limits, [(9, 8_000_000_000), (0, 1), (9, 8_000_000_000)]);
+}
+
+#[test]
+fn spare_servers_of_a_database_and_their_bounds() {
+    let text = "[pgbouncer]\nmin_spare_servers = 2\nmax_spare_servers = 6\n[databases]\n\
+                plain = host=h\nown = host=h min_spare_servers=0 max_spare_servers=1\n\
+                free = host=h min_spare_servers=9 max_spare_servers=0\n\
+                inherits = host=h min_spare_servers=-1 max_spare_servers=-1\n";
+    let mut config = ini(text);
+    let of = |config: &Config, name: &str| {
+        let Spares { min, max } = config.spares(&config.database(name).unwrap());
+        (min, max)
+    };
+    let all = ["plain", "own", "free", "inherits"].map(|name| of(&config, name));
+    assert_eq!(all, [(2, 6), (0, 1), (9, 0), (2, 6)]);
+    // Of all databases, one has too few for the least number.
+    for (key, value) in [("min_spare_servers", "7"), ("max_spare_servers", "1")] {
+        let why = config.set(key, value).unwrap_err().to_string();
+        assert!(why.contains(" is above max_spare_servers = "), "{why}");
+        assert_eq!(of(&config, "plain"), (2, 6), "nothing has changed");
+    }
+    config.set("min_spare_servers", "6").unwrap();
+    config.set("max_spare_servers", "0").unwrap();
+    config.set("min_spare_servers", "70").unwrap();
+    assert_eq!(of(&config, "plain"), (70, 0));
 }
 
 #[test]

@@ -62,6 +62,10 @@ fn each_mistake_in_the_main_section() {
             "tcp_keepcnt = 128",
             "tcp_keepcnt: invalid value \"128\" for parameter tcp_keepcnt: at most 127",
         ),
+        (
+            "min_spare_servers = 4\nmax_spare_servers = 3",
+            "min_spare_servers: min_spare_servers = 4 is above max_spare_servers = 3: set it to at most 3, or max_spare_servers to at least 4 or to 0, which is no limit",
+        ),
         ("listen_port", "syntax error in configuration"),
         ("= 1", "syntax error in configuration"),
         ("'listen_port = 1", "syntax error in configuration"),
@@ -79,6 +83,11 @@ fn each_mistake_in_an_entry() {
     let long = "d".repeat(64);
     let cases = [
         ("databases", "pgbouncer = host=a", "pgbouncer: database name \"pgbouncer\" is reserved"),
+        (
+            "databases",
+            "a = host=b min_spare_servers=2 max_spare_servers=1",
+            "a.min_spare_servers: min_spare_servers = 2 is above max_spare_servers = 1: set it to at most 1, or max_spare_servers to at least 2 or to 0, which is no limit",
+        ),
         (
             "databases",
             "a = host=b hots=c",

@@ -15,6 +15,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
 
 pub use self::control::Gate;
+use self::demand::Demand;
 use self::idle::Idle;
 pub use self::outage::{Outage, OutageKind};
 pub use self::parked::Parked;
@@ -33,6 +34,7 @@ use crate::values::{Digest, Values};
 use crate::vars::Welcome;
 
 mod control;
+mod demand;
 mod idle;
 mod listener;
 mod lobby;
@@ -44,6 +46,7 @@ mod principal;
 mod principals;
 mod relief;
 mod seats;
+mod spares;
 mod trial;
 
 /// The lead in waiting time by which another worker's first client gets a server of this worker. A
@@ -198,6 +201,7 @@ pub struct Pool<T> {
     wanted: u64,
     /// When a server was last closed for its age.
     aged_out_at: Micros,
+    demand: Demand,
     /// Parked servers by their home.
     idle: Vec<Idle<T>>,
     /// Parked servers that may not be used any more.
@@ -250,6 +254,7 @@ impl<T> Pool<T> {
             clients: 0,
             wanted: 0,
             aged_out_at: 0,
+            demand: Demand::default(),
             idle: (0..workers).map(|_| Idle::default()).collect(),
             condemned: (0..workers).map(|_| Vec::new()).collect(),
             waiting: (0..workers).map(|_| VecDeque::new()).collect(),
@@ -279,6 +284,7 @@ impl<T> Pool<T> {
             return Grant::Closed(reason);
         }
         if let Some(server) = self.take_open(worker, values) {
+            self.note_demand();
             return Grant::Server(server);
         }
         if let Some(failure) = &self.failure
@@ -291,6 +297,7 @@ impl<T> Pool<T> {
         let (pool, ticket) = (self.id, self.next_ticket);
         self.next_ticket += 1;
         self.queue(worker).push_back(Waiter { client, pool, ticket, since: now });
+        self.note_demand();
         let open = self.reserve_opening(now);
         self.check_invariants();
         Grant::Queued { ticket, open }
@@ -309,6 +316,7 @@ impl<T> Pool<T> {
             return Grant::Closed(reason);
         }
         if let Some(server) = self.take_open(worker, values) {
+            self.note_demand();
             return Grant::Server(server);
         }
         let queue = self.queue(worker);
@@ -413,13 +421,13 @@ impl<T> Pool<T> {
     ) -> Vec<(Parked<T>, CloseReason<'static>)> {
         let home = usize::from(worker.0);
         let (mut surplus, mut left) = (self.surplus(), self.places() - self.places_opening());
+        let (mut spare, least) = (self.spare_to_close(now), self.least_size(now));
         let mut taken = Vec::new();
         let mut at = 0;
         while let Some(Parked { server, .. }) = self.idle[home].get(at) {
             let idle_since = server.times.released_at();
             let old = server.times.age(now) > self.settings.server_lifetime;
-            let idle = over(self.settings.server_idle_timeout, idle_since, now)
-                && (self.settings.min_size == 0 || left > self.settings.min_size);
+            let idle = over(self.settings.server_idle_timeout, idle_since, now) && left > least;
             let number = server.password_number;
             let why = if number.is_some() && self.replaces_password(number) {
                 CloseReason::Obsolete
@@ -429,11 +437,13 @@ impl<T> Pool<T> {
                 CloseReason::LifetimeOver
             } else if surplus > 0 {
                 CloseReason::TooMany
+            } else if spare > 0 && at == 0 && self.has_coldest(home) {
+                CloseReason::TooManySpare
             } else {
                 at += 1;
                 continue;
             };
-            surplus = surplus.saturating_sub(1);
+            (surplus, spare) = (surplus.saturating_sub(1), spare.saturating_sub(1));
             left -= 1;
             taken.extend(self.idle[home].remove(at).map(|server| (server, why)));
         }

@@ -132,8 +132,8 @@ impl<X: Exchange> Engine<X> {
         replace_when_free(&mut self.servers, &mut self.pools);
     }
 
-    /// Closes parked servers that are too old or too many, and opens servers for waiting clients
-    /// and for `min_pool_size`.
+    /// Closes parked servers that are too old or too many, and opens servers for waiting clients,
+    /// for `min_pool_size` and for `min_spare_servers`.
     fn tend_pool(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let now = io.now();
         let settings = self.pools.settings(id).clone();
@@ -157,11 +157,12 @@ impl<X: Exchange> Engine<X> {
         if self.context.config.global.mark_pooled_servers {
             self.seats().mark_idle(id, io);
         }
+        let may_fill = settings.min_size > 0 || settings.spares.min > 0;
+        let may_fill = may_fill || settings.password_command.is_some();
+        let fills = self.context.drain.is_none() && may_fill;
         // A spare server is not opened without a free seat, and must not delay servers for waiting
         // clients.
-        let may_fill = settings.min_size > 0 || settings.password_command.is_some();
-        let fills = self.context.drain.is_none() && may_fill;
-        if fills
+        while fills
             && self.pools.exchange.pool(id, |pool| pool.reserve_spare(now))
             && self.pools.one(id).spare_seat(now)
         {

@@ -54,6 +54,8 @@ pub enum CloseReason<'a> {
     MaxMemory,
     IdleTimeout,
     TooMany,
+    /// The pool has more idle servers than `max_spare_servers`.
+    TooManySpare,
     ConnectFailed,
     ConnectTimeout,
     /// `password_command` has not named the password in time.
@@ -131,6 +133,7 @@ impl<'a> CloseReason<'a> {
             | Self::MaxMemory
             | Self::IdleTimeout
             | Self::TooMany
+            | Self::TooManySpare
             | Self::SuspendTimeout
             | Self::TransactionFailed
             | Self::SettingsUnknown
@@ -176,6 +179,7 @@ impl<'a> CloseReason<'a> {
             | Self::MaxMemory
             | Self::IdleTimeout
             | Self::TooMany
+            | Self::TooManySpare
             | Self::CheckFailed
             | Self::ResetFailed
             | Self::TransactionFailed
@@ -222,6 +226,7 @@ impl<'a> CloseReason<'a> {
             Self::MaxMemory => "server_max_memory exceeded",
             Self::IdleTimeout => "server idle timeout",
             Self::TooMany => "too many servers in the pool",
+            Self::TooManySpare => "max_spare_servers exceeded",
             Self::ConnectFailed => "connect failed",
             Self::ConnectTimeout => "connect timeout",
             Self::NoPassword => "password_command takes too long",

@@ -30,12 +30,13 @@ impl ServerFailure {
 }
 
 /// The names of the reasons for which logged-in servers are closed.
-const CLOSES: [(CloseReason<'static>, &str); 6] = [
+const CLOSES: [(CloseReason<'static>, &str); 7] = [
     (CloseReason::LifetimeOver, "lifetime"),
     (CloseReason::IdleTimeout, "idle"),
     (CloseReason::MaxUses, "uses"),
     (CloseReason::MaxMemory, "memory"),
     (CloseReason::TooMany, "surplus"),
+    (CloseReason::TooManySpare, "spare"),
     (CloseReason::Evicted, "evicted"),
 ];
 

@@ -76,6 +76,7 @@ mod setting_names;
 mod shares;
 mod signals;
 mod silent;
+mod spares;
 mod stages;
 mod standbys;
 mod state_reports;

@@ -36,7 +36,7 @@ use sabotage::Sabotage;
 const SEEDS_MIN: usize = 3;
 
 /// Names of the checks in the list, with words that identify each check's report.
-const CHECKS: [(&str, &[&str]); 21] = [
+const CHECKS: [(&str, &[&str]); 22] = [
     (
         "answers",
         &[
@@ -95,6 +95,7 @@ const CHECKS: [(&str, &[&str]); 21] = [
         &["came into a transaction of", "found the session of", "was served after an error of"],
     ),
     ("sockets", &["which is free", "closed twice", "was not free", "attached twice", "detached "]),
+    ("spares", &["spare servers in "]),
     ("timings", &["checkpoints "]),
     ("waits", &["nothing happens any more", "it never ends"]),
 ];

@@ -14,12 +14,14 @@ use crate::net::Factory;
 use crate::rng::Rng;
 use crate::router::{Routed, is_reader};
 use crate::schema::Schema;
-use crate::script::Author;
+use crate::script::{Author, Step};
 
 /// The moment at which each run begins.
 pub(crate) const START: u64 = 1_000_000;
 /// A small number, so that deriving keys costs little.
 const ITERATIONS: u32 = 2;
+/// The time for which one client thinks in a run with spare servers.
+const SPARES_PAUSE: u64 = 8_000_000;
 const CAPACITIES: [&[usize]; 4] = [&[64], &[200, 5000], &[1 << 16], &[100, 1 << 16]];
 
 /// The servers of a run that have the library that reports the state of sessions.
@@ -277,6 +279,22 @@ impl Setup {
         }
     }
 
+    /// Lets the number of idle servers follow the demand in every third run. It is drawn from its own
+    /// seed, so the other runs stay the same.
+    pub(crate) fn draw_spares(&mut self, seed: u64) {
+        let mut rng = Rng::new(seed ^ 0x7370_6172_6573);
+        if rng.once_in(3) {
+            self.change_spares(&mut rng);
+            self.read();
+        }
+    }
+
+    fn change_spares(&mut self, rng: &mut Rng) {
+        let (min, max) = rng.pick(&[(1, 0), (2, 0), (0, 1), (1, 1), (1, 2), (3, 4)]);
+        self.keys.insert("min_spare_servers", min.to_string());
+        self.keys.insert("max_spare_servers", max.to_string());
+    }
+
     /// Gives servers the library in every third run in auto mode. It is drawn from its own seed, so
     /// the other runs stay the same.
     pub(crate) fn draw_fleet(&mut self, seed: u64) {
@@ -305,6 +323,9 @@ impl Setup {
             _ => ("max_prepared_statements", rng.pick(&[0, 1, 2, 200]).max(1)),
         };
         self.keys.insert(key, value.to_string());
+        if self.has_spares() && rng.once_in(2) {
+            self.change_spares(rng);
+        }
         // Statement mode would disconnect a client that has a transaction open.
         if self.mode == PoolMode::Transaction && self.plain && rng.once_in(3) {
             self.keys.insert("pool_mode", rng.pick(&["session", "transaction"]).to_owned());
@@ -356,6 +377,11 @@ impl Setup {
     /// May a server of one pool take the place of another pool's?
     pub(crate) fn is_limited(&self) -> bool {
         self.keys.contains_key("max_db_connections")
+    }
+
+    /// Does the number of idle servers follow the demand?
+    pub(crate) fn has_spares(&self) -> bool {
+        self.keys.contains_key("min_spare_servers")
     }
 
     /// Is every server checked before use, however short it was idle?
@@ -416,6 +442,10 @@ impl Setup {
         client.reference.backend.marks_defaults = self.reloads_servers;
         if self.keeps_clients {
             client.reference.follow_losses();
+        }
+        if self.has_spares() && index == 0 {
+            // Meanwhile nothing happens, but its pool has a client.
+            client.script.insert(client.script.len() / 2, Step::Think(SPARES_PAUSE));
         }
         if rng.once_in(4) {
             // It connects while the others work.

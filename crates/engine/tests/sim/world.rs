@@ -8,6 +8,7 @@ mod links;
 mod operator;
 mod order;
 mod server_side;
+mod spares;
 mod takeover;
 
 use std::cell::RefCell;
@@ -164,6 +165,7 @@ impl World {
         setup.draw_marks(seed);
         setup.draw_reuse(seed);
         setup.draw_uses(seed);
+        setup.draw_spares(seed);
         let mut shared = Shared::new(setup.workers, Rng::new(rng.next()), sabotage);
         shared.routed = setup.routed;
         shared.keeps_clients = setup.keeps_clients;
@@ -337,6 +339,7 @@ impl World {
     fn pass_time(&mut self) -> Result<(), String> {
         self.check_rest()?;
         self.check_orders()?;
+        self.check_spares()?;
         self.end_shutdown();
         let mut moments: Vec<u64> = self.next_tick.clone();
         moments.extend(self.net.servers.iter().filter_map(|server| server.wakes_at));

@@ -294,4 +294,44 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "server.uses > settings.server_max_uses",
         )],
     },
+    Mutant {
+        name: "OpensNoSpares",
+        wrong: "A pool in use has fewer idle servers than min_spare_servers",
+        seen_in: "",
+        noticed_by: "spares",
+        changes: &[change(
+            "admission/pool/spares.rs",
+            "if «self.places() >= self.size_with_spares(now)» {",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "KeepsSpares",
+        wrong: "A pool keeps more idle servers than max_spare_servers",
+        seen_in: "",
+        noticed_by: "spares",
+        changes: &[change(
+            "admission/pool/spares.rs",
+            "«open.saturating_sub(kept).div_ceil(CLOSED_PART)»",
+            "0",
+        )],
+    },
+    Mutant {
+        name: "SparesBeyondLimits",
+        wrong: "A server that no client waits for is opened beyond a limit of several pools",
+        seen_in: "",
+        noticed_by: "limits",
+        changes: &[change(
+            "admission/limits.rs",
+            "let free = «self.full(claim).is_none()» && self.has_turn(now);",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "ForgetsBusyMoments",
+        wrong: "The demand of a pool is that of the present moment",
+        seen_in: "",
+        noticed_by: "spares::servers_are_closed_when_the_load_falls_the_coldest_first",
+        changes: &[change("admission/pool/demand.rs", "«self.peak.max(self.before)»", "present")],
+    },
 ];

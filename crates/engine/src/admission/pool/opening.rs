@@ -39,12 +39,12 @@ impl<T> Pool<T> {
             && self.take_place(now)
     }
 
-    /// Should a spare server be opened (`min_pool_size`), or one that tries a password? One at a time,
-    /// while the pool is in use or its user is configured. If so, its place is reserved.
+    /// Should a server be opened that no client waits for? It is for `min_pool_size`, tries a password,
+    /// or is a spare one. If so, its place is reserved.
     pub fn reserve_spare(&mut self, now: Micros) -> bool {
         let is_short = self.places() < self.settings.min_size || self.passwords.wants_login();
-        let wanted = self.is_in_use() && self.opening == 0 && is_short;
-        wanted && self.has_room() && self.take_place(now)
+        let at_once = self.spares_at_once(now).max(u32::from(is_short && self.is_in_use()));
+        self.opening < at_once && self.has_room() && self.take_place(now)
     }
 
     /// Is the pool in use, or its user configured?

@@ -1,6 +1,7 @@
 //! The pool's bookkeeping, with two workers A and B unless a test says otherwise.
 
 mod openings;
+mod spares;
 
 use std::path::Path;
 

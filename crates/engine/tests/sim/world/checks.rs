@@ -166,6 +166,7 @@ impl World {
 
     /// After all clients have left, no trace of them remains.
     pub(super) fn settle(&mut self) -> Result<(), String> {
+        let mut settled_at = None;
         for _ in 0..20_000 {
             let mut actions = Vec::new();
             self.stormy = false;
@@ -175,7 +176,9 @@ impl World {
                     self.engines.iter().map(|engine| engine.look().client_count()).sum();
                 let busy: usize =
                     self.engines.iter().map(|engine| engine.look().busy_servers()).sum();
-                if left == 0 && busy == 0 && self.drained() {
+                let is_settled = left == 0 && busy == 0 && self.drained();
+                let since = *settled_at.get_or_insert(self.net.now);
+                if is_settled && self.spares_had_time(since) {
                     self.summary.servers = self.net.servers.len();
                     return Ok(());
                 }
