@@ -4,6 +4,7 @@ pub(crate) mod fairness;
 mod leaving;
 pub(crate) mod recycled;
 mod reloaded;
+mod spares;
 
 use std::collections::BTreeSet;
 

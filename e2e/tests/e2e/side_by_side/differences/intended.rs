@@ -35,6 +35,8 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("*", "+ row key=role_check_interval *"),
             ("*", "+ row key=server_max_uses *"),
             ("*", "+ row key=server_max_memory *"),
+            ("*", "+ row key=min_spare_servers *"),
+            ("*", "+ row key=max_spare_servers *"),
             ("*", "+ row key=reuse_after_error *"),
             ("*", "+ row key=console_columns *"),
             ("*", "+ log LOG SHOW * has PgBouncer's columns only, *"),
