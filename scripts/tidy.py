@@ -56,7 +56,7 @@ ALLOWED = {
     "weir-cli": "*",
     "weir-bench": "*",
     "weir-e2e": "*",
-    "weir-thesis": {"weir-load", "weir-testkit"},
+    "weir-thesis": {"weir-admin", "weir-load", "weir-testkit"},
 }
 
 LINES_MAX = 1000

@@ -3,12 +3,14 @@
 //! which it can hold.
 
 mod capacity;
+mod plot;
 mod pools;
 mod requirement;
 mod results;
 mod reuse;
 mod run;
 mod site;
+mod spares;
 mod stops;
 mod workloads;
 
@@ -22,7 +24,8 @@ use results::Results;
 use run::Run;
 
 /// The requirements, file by file. A new file is added here and as a module above.
-const ALL: &[&[Requirement]] = &[capacity::ALL, reuse::ALL, pools::ALL, stops::ALL, workloads::ALL];
+const ALL: &[&[Requirement]] =
+    &[capacity::ALL, reuse::ALL, pools::ALL, stops::ALL, workloads::ALL, spares::ALL];
 
 /// Shows each requirement of the thesis, and fails if one is missed.
 #[derive(Debug, Parser)]
