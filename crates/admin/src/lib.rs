@@ -38,7 +38,7 @@ pub use crate::snapshot::{
     DnsZone, Doing, FailoverRow, Judgement, Listener, Memory, NodeRow, Pin, PoolRow, RouteRow,
     ServerRow, ServerState, Snapshot, WorkerRow,
 };
-pub use crate::svg::{Anchor, Drawing};
+pub use crate::svg::{Axis, Panel, Points, chart, cumulative};
 
 /// Names of the virtual database of the console.
 pub const DATABASES: [&str; 2] = [NAME, "weir"];
