@@ -136,7 +136,7 @@ fn lru(run: &Run, path: Path) -> Verdict {
         let [seen, expected] = words;
         table.row([step.to_string(), count.to_string(), user.to_owned(), seen, expected]);
     }
-    table.write(&format!("lru-{}", path.name().replace(' ', "-")), run);
+    table.write(&format!("lru-{}", path.file()), run);
     let left = watch.backends();
     let of = |user: &str| left.get(user).cloned().unwrap_or_default();
     let sorted = |pids: &[u32]| {

@@ -3,8 +3,12 @@
 //! which it can hold.
 
 mod capacity;
+mod memory;
+mod php;
 mod plot;
 mod pools;
+mod process;
+mod recycling;
 mod requirement;
 mod results;
 mod reuse;
@@ -12,6 +16,8 @@ mod run;
 mod site;
 mod spares;
 mod stops;
+mod tables;
+mod warm;
 mod workloads;
 
 use std::path::PathBuf;
@@ -24,8 +30,18 @@ use results::Results;
 use run::Run;
 
 /// The requirements, file by file. A new file is added here and as a module above.
-const ALL: &[&[Requirement]] =
-    &[capacity::ALL, reuse::ALL, pools::ALL, stops::ALL, workloads::ALL, spares::ALL];
+const ALL: &[&[Requirement]] = &[
+    capacity::ALL,
+    reuse::ALL,
+    pools::ALL,
+    stops::ALL,
+    workloads::ALL,
+    warm::ALL,
+    php::ALL,
+    memory::ALL,
+    recycling::ALL,
+    spares::ALL,
+];
 
 /// Shows each requirement of the thesis, and fails if one is missed.
 #[derive(Debug, Parser)]

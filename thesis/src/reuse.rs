@@ -159,7 +159,7 @@ fn matrix(run: &Run, path: Path) -> Verdict {
             }
         }
     }
-    table.write(&format!("reuse-{}", path.name().replace(' ', "-")), run);
+    table.write(&format!("reuse-{}", path.file()), run);
     let figure = match wrong.is_empty() {
         true => format!("{} ends as expected{fallback}", table.rows.len()),
         false => wrong.join("; "),

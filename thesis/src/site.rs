@@ -33,6 +33,11 @@ impl Path {
         }
     }
 
+    /// Returns the name as a part of a file's name.
+    pub(crate) fn file(self) -> String {
+        self.name().replace(' ', "-")
+    }
+
     /// Returns the pool mode in which a client keeps its server longest on this path. Direct pools
     /// have servers of auto mode.
     fn mode(self) -> &'static str {

@@ -65,7 +65,7 @@ fn stops(run: &Run, path: Path) -> Verdict {
             table.row([mode.to_owned(), state.to_owned(), took, left]);
         }
     }
-    table.write(&format!("stops-{}", path.name().replace(' ', "-")), run);
+    table.write(&format!("stops-{}", path.file()), run);
     let [smart, fast, immediate] = longest.map(|took| took.as_millis());
     let figure = match wrong.is_empty() {
         true => format!("smart {smart} ms, fast {fast} ms, immediate {immediate} ms; none left"),

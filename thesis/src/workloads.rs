@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::Instant;
 
+use admin::{Axis, Panel, chart, cumulative};
 use load::Summary;
 use testkit::{Postgres, RawClient, eventually};
 
@@ -118,6 +119,16 @@ impl Arm<'_> {
     }
 }
 
+/// Makes the tables, with the rows of so many connections.
+pub(crate) fn fill(site: &Site, database: &str, connections: usize) {
+    let mut superuser = site.superuser(database);
+    superuser.rows(SCHEMA);
+    for number in 0..connections {
+        superuser.rows(&format!("BEGIN; {}; COMMIT", inserts(number).join("; ")));
+    }
+    superuser.rows("ANALYZE");
+}
+
 /// The 52 inserts of one connection.
 fn inserts(number: usize) -> Vec<String> {
     let mut all = Vec::new();
@@ -196,14 +207,45 @@ fn compare(name: &str, run: &Run, path: Path, count: usize, at_a_time: usize) ->
             medians.push(times.median);
         }
     }
-    table.write(&format!("{name}-{}", path.name().replace(' ', "-")), run);
+    table.write(&format!("{name}-{}", path.file()), run);
+    plot(name, run, path, &arms.map(|(name, _)| name), &times);
     let [initial, total] = [medians[2] / medians[0], medians[3] / medians[1]];
+    let growth = match at_a_time {
+        1 => {
+            let [direct, pooled] = times.each_ref().map(|times| growth(&times[..count]));
+            format!("; last tenth by first {pooled:.2}, direct {direct:.2}")
+        }
+        _ => String::new(),
+    };
     let figure = format!(
         "initial time {initial:.2} of direct ({:.2} ms), total {total:.2} ({:.1} ms), {count} \
-         connections three times, {expected} equal rows",
+         connections three times, {expected} equal rows{growth}",
         medians[0], medians[1]
     );
     Verdict::of(initial <= 1.0 && total <= 1.0, figure)
+}
+
+/// Compares the last tenth of the connections of a run with the first. In the thesis, direct
+/// transactions became some fifty times slower during a run.
+fn growth(times: &[Times]) -> f64 {
+    let median = |times: &[Times]| summary(times.iter().map(|one| one.total).collect()).median;
+    let tenth = times.len() / 10;
+    median(&times[times.len() - tenth..]) / median(&times[..tenth])
+}
+
+/// Draws the share of connections that took at most a time, as the thesis does.
+fn plot(name: &str, run: &Run, path: Path, arms: &[&str], times: &[Vec<Times>]) {
+    let panel = |title: &str, of: fn(&Times) -> f64| Panel {
+        title: format!("{title}, {}: connections that took at most a time", path.name()),
+        across: Axis::Times,
+        up: Axis::Shares,
+        lines: times
+            .iter()
+            .map(|of_arm| cumulative(&of_arm.iter().map(of).collect::<Vec<_>>()))
+            .collect(),
+    };
+    let panels = [panel("Initial time", |one| one.initial), panel("Total", |one| one.total)];
+    run.write(&format!("{name}-{}.svg", path.file()), &chart(arms, &panels));
 }
 
 /// The time of a client's request when an idle server is there, and when a new one must be opened.

@@ -1,0 +1,25 @@
+//! The memory of a process, as Linux reports it.
+
+use std::fs;
+
+/// Returns the private memory of processes in MB, in total. Those that have ended count as nothing.
+pub(crate) fn private_mb(pids: &[u32]) -> f64 {
+    total_mb(pids, "RssAnon:")
+}
+
+/// Returns the page tables of processes in MB, in total.
+pub(crate) fn page_tables_mb(pids: &[u32]) -> f64 {
+    total_mb(pids, "VmPTE:")
+}
+
+fn total_mb(pids: &[u32], field: &str) -> f64 {
+    let kib: u64 = pids.iter().filter_map(|pid| kib(*pid, field)).sum();
+    kib as f64 / 1024.0
+}
+
+/// Returns a field of `/proc/PID/status`.
+fn kib(pid: u32, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.split_whitespace().next()?.parse().ok()
+}
