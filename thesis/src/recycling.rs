@@ -23,10 +23,12 @@ pub(crate) const ALL: &[Requirement] =
 const DATABASE: &str = "bsu";
 const USER: &str = "dbuser1";
 /// The servers of the pool, and the clients.
-const SERVERS: usize = 4;
+const SERVERS: usize = 2;
 const TABLES: usize = 300;
 /// The tables that a session reads.
-const READS: usize = 25;
+const READS: usize = 10;
+/// Weir looks at the memory every two seconds. A server must not become full between two looks.
+const BETWEEN_SESSIONS: Duration = Duration::from_millis(60);
 const USES_MAX: usize = 20;
 const LIMIT_MB: usize = 8;
 const BETWEEN_SAMPLES: Duration = Duration::from_millis(100);
@@ -44,6 +46,8 @@ const ARMS: [(&str, Option<(&str, usize)>); 4] = [
 struct Seen {
     /// The private memory of all servers in MB, by the number of sessions so far.
     memory: Points,
+    /// That of the largest server.
+    largest: Vec<f64>,
     /// The sessions that began on each server.
     sessions: HashMap<u32, usize>,
     /// Why the pool is not direct, if a direct one was asked for.
@@ -51,10 +55,11 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns the mean memory of a server in the second half of the run, in MB.
+    /// Returns the memory of the largest server in the second half of the run, in MB: the mean of all
+    /// samples.
     fn late_mb(&self) -> f64 {
-        let late = &self.memory[self.memory.len() / 2..];
-        late.iter().map(|(_, mb)| mb).sum::<f64>() / (late.len() * SERVERS) as f64
+        let late = &self.largest[self.largest.len() / 2..];
+        late.iter().sum::<f64>() / late.len() as f64
     }
 
     fn most_sessions(&self) -> usize {
@@ -68,10 +73,11 @@ impl Seen {
 
 /// Runs the same load without recycling and with each way of it.
 fn recycling(run: &Run, path: Path) -> Verdict {
-    let length = Duration::from_secs(run.count(16, 8) as u64);
+    let length = Duration::from_secs(run.count(14, 6) as u64);
     let seen = ARMS.map(|(_, key)| observe(path, key, length));
     let names = ARMS.map(|(name, _)| name);
-    let mut table = Table::new(["arm", "sessions", "servers", "sessions of a server", "late MB"]);
+    let mut table =
+        Table::new(["arm", "sessions", "servers", "sessions of a server", "MB of the largest"]);
     for (name, seen) in names.iter().zip(&seen) {
         let counts = [seen.all_sessions(), seen.sessions.len(), seen.most_sessions()];
         let [all, servers, most] = counts.map(|count| count.to_string());
@@ -98,7 +104,7 @@ fn recycling(run: &Run, path: Path) -> Verdict {
         }
     };
     let figure = format!(
-        "a server has {:.1} MB at last without recycling, {:.1} MB with an age of 3 s ({} servers), \
+        "the largest server has {:.1} MB without recycling, {:.1} MB with an age of 3 s ({} servers), \
          {:.1} MB with {USES_MAX} uses ({} servers{proxied}), {:.1} MB with a limit of {LIMIT_MB} MB \
          ({} servers)",
         none.late_mb(),
@@ -110,14 +116,16 @@ fn recycling(run: &Run, path: Path) -> Verdict {
         memory.sessions.len(),
     );
     let is_smaller = [age, uses, memory].iter().all(|arm| arm.late_mb() < none.late_mb());
-    let are_new = [age, uses, memory].iter().all(|arm| arm.sessions.len() > SERVERS);
-    let is_kept = none.sessions.len() == SERVERS;
+    let are_new = [age, uses, memory].iter().all(|arm| arm.sessions.len() > none.sessions.len());
+    let is_kept = none.sessions.len() <= SERVERS;
     Verdict::of(is_kept && is_smaller && are_new && by_uses, figure)
 }
 
 /// Runs one arm: clients connect, read some tables and leave, until the time is over.
 fn observe(path: Path, key: Option<(&str, usize)>, length: Duration) -> Seen {
-    let mut wish = Wish::new(&[DATABASE], &[USER]).key("default_pool_size", SERVERS);
+    let mut wish = Wish::new(&[DATABASE], &[USER])
+        .key("default_pool_size", SERVERS)
+        .key("server_round_robin", 1);
     if let Some((key, value)) = key {
         wish = wish.key(key, value);
     }
@@ -126,7 +134,7 @@ fn observe(path: Path, key: Option<(&str, usize)>, length: Duration) -> Seen {
     let done = AtomicUsize::new(0);
     let is_over = AtomicBool::new(false);
     let sessions = Mutex::new(HashMap::new());
-    let mut memory = Vec::new();
+    let (mut memory, mut largest) = (Vec::new(), Vec::new());
     thread::scope(|scope| {
         for seed in 0..SERVERS {
             let (site, done, is_over, sessions) = (&site, &done, &is_over, &sessions);
@@ -136,6 +144,7 @@ fn observe(path: Path, key: Option<(&str, usize)>, length: Duration) -> Seen {
                     let server = session(site, &mut dice);
                     done.fetch_add(1, Ordering::Relaxed);
                     *sessions.lock().expect("no panic").entry(server).or_insert(0) += 1;
+                    thread::park_timeout(BETWEEN_SESSIONS);
                 }
             });
         }
@@ -144,12 +153,13 @@ fn observe(path: Path, key: Option<(&str, usize)>, length: Duration) -> Seen {
         while began.elapsed() < length {
             let servers = servers(&mut superuser);
             memory.push((done.load(Ordering::Relaxed) as f64, private_mb(&servers)));
+            largest.push(servers.iter().map(|server| private_mb(&[*server])).fold(0.0, f64::max));
             thread::park_timeout(BETWEEN_SAMPLES);
         }
         is_over.store(true, Ordering::Relaxed);
     });
     let (_, why) = site.data_path(USER, DATABASE);
-    Seen { memory, sessions: sessions.into_inner().expect("no panic"), why }
+    Seen { memory, largest, sessions: sessions.into_inner().expect("no panic"), why }
 }
 
 /// One session. Returns the server on which it began.
