@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test verify test-full nightly binary sim fuzz fuzz-sessions soak bench thesis count setup setup-demo setup-check setup-verify setup-drivers drivers release regress route-diff install deb dist image extension install-extension test-extension setup-dist setup-extension
+.PHONY: help demo check test verify test-full nightly binary sim fuzz fuzz-sessions soak bench thesis count setup setup-demo setup-check setup-verify setup-thesis setup-drivers drivers release regress route-diff install deb dist image extension install-extension test-extension setup-dist setup-extension
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -100,8 +100,8 @@ fuzz:
 bench: setup-verify release
 	@bench/run $(ARGS)
 
-# A line for each requirement and path; tables in target/thesis.
-thesis: setup-verify setup-extension release
+# A line for each requirement and path; tables and plots in target/thesis.
+thesis: setup-thesis setup-extension release
 	@thesis/run $(ARGS)
 
 # Instructions per unit of work against the record: bench/instructions.json.
@@ -166,6 +166,9 @@ setup-dist:
 
 setup-extension:
 	@scripts/setup extension
+
+setup-thesis:
+	@scripts/setup thesis
 
 setup-drivers:
 	@scripts/setup drivers
