@@ -9,7 +9,7 @@ use admin::{Axis, Panel, chart};
 use load::Summary;
 use testkit::RawClient;
 
-use crate::process::{page_tables_mb, private_mb};
+use crate::process::{cpu_seconds, page_tables_mb, private_mb};
 use crate::requirement::Requirement;
 use crate::results::{Table, Verdict};
 use crate::run::Run;
@@ -91,17 +91,26 @@ fn reused(run: &Run, path: Path) -> Verdict {
     let start_mb = private_mb(&servers);
     let mut line = vec![(0.0, start_mb)];
     let mut seconds = Vec::new();
-    let mut control = vec![direct()];
-    let mut table = Table::new(["sessions", "seconds", "MB of all servers", "direct, seconds"]);
+    let (mut control, mut cpu) = (Vec::new(), Vec::new());
+    let mut table = Table::new([
+        "sessions",
+        "seconds",
+        "processor seconds of the servers",
+        "MB of all servers",
+        "direct, seconds",
+    ]);
     for round in 1..=ROUNDS {
         clear();
+        let before = cpu_seconds(&servers);
         seconds.push(sessions(site.weir_port(), of_round, SERVERS));
+        cpu.push(cpu_seconds(&servers) - before);
         control.push(direct());
         let (done, mb) = (round * of_round, private_mb(&servers));
         line.push((done as f64, mb));
-        let [own, beside] =
-            [seconds[round - 1], control[round]].map(|seconds| format!("{seconds:.3}"));
-        table.row([done.to_string(), own, format!("{mb:.2}"), beside]);
+        let at = round - 1;
+        let [own, cpu, beside] =
+            [seconds[at], cpu[at], control[at]].map(|seconds| format!("{seconds:.3}"));
+        table.row([done.to_string(), own, cpu, format!("{mb:.2}"), beside]);
     }
     table.write(&format!("memory-{}", path.file()), run);
     let [half_mb, end_mb] = [ROUNDS / 2, ROUNDS].map(|round| line[round].1);
@@ -114,18 +123,19 @@ fn reused(run: &Run, path: Path) -> Verdict {
     };
     run.write(&format!("memory-{}.svg", path.file()), &chart(&[path.name()], &[panel]));
     let kept = site.backends_of(USER, DATABASE).iter().filter(|pid| servers.contains(pid)).count();
-    let [slower, control] = [&seconds[..], &control[1..]].map(last_by_first);
+    let [slower, control, cpu] = [&seconds, &control, &cpu].map(|rounds| last_by_first(rounds));
     let figure = format!(
         "{} sessions on {kept} servers: {:.2} MB each at the start, {:.2} half way, {:.2} at the end: \
          {grown:.3}; the last quarter's rounds took {slower:.3} of the first's ({:.2} s; direct beside \
-         them {control:.3}); at most {GROWTH_MAX}",
+         them {control:.3}; processor time of the servers {cpu:.3}); at most {GROWTH_MAX}",
         ROUNDS * of_round,
         start_mb / SERVERS as f64,
         half_mb / SERVERS as f64,
         end_mb / SERVERS as f64,
         seconds[0],
     );
-    let is_as_fast = slower <= GROWTH_MAX * control.max(1.0);
+    // Other programs of the machine make a round longer, but cost the servers no processor time.
+    let is_as_fast = slower <= GROWTH_MAX * control.max(1.0) || cpu <= GROWTH_MAX;
     Verdict::of(kept == SERVERS && grown <= GROWTH_MAX && is_as_fast, figure)
 }
 

@@ -32,8 +32,9 @@ const USERS: [&str; 4] = ["dbuser1", "dbuser2", "dbuser3", "dbuser4"];
 /// Each user runs the script so often at once.
 const OF_USER: usize = 7;
 const WORKERS: usize = USERS.len() * OF_USER;
-/// The servers of each user's pool.
-const POOL: usize = 4;
+/// The servers of each user's pool: as many as its scripts, so that all ways have the same number of
+/// busy backends.
+const POOL: usize = OF_USER;
 /// Pooled scripts take at most this part of the time with persistent connections.
 const PERSISTENT_MAX: f64 = 1.1;
 const REQUEST_MAX: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The memory of a process, as Linux reports it.
+//! The memory and the processor time of a process, as Linux reports them.
 
 use std::fs;
 
@@ -10,6 +10,15 @@ pub(crate) fn private_mb(pids: &[u32]) -> f64 {
 /// Returns the page tables of processes in MB, in total.
 pub(crate) fn page_tables_mb(pids: &[u32]) -> f64 {
     total_mb(pids, "VmPTE:")
+}
+
+/// Returns the processor time of processes in seconds, in total.
+pub(crate) fn cpu_seconds(pids: &[u32]) -> f64 {
+    let nanoseconds = |pid: &u32| -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    pids.iter().filter_map(nanoseconds).sum::<u64>() as f64 / 1e9
 }
 
 fn total_mb(pids: &[u32], field: &str) -> f64 {

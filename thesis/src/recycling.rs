@@ -166,7 +166,7 @@ fn observe(path: Path, key: Option<(&str, usize)>, length: Duration) -> Seen {
 fn session(site: &Site, dice: &mut Dice) -> u32 {
     let mut client = site.client(USER, DATABASE);
     let server = pid(&mut client);
-    tables::drawn(dice, READS, TABLES).for_each(|number| tables::read(&mut client, number));
+    tables::read(&mut client, tables::drawn(dice, READS, TABLES));
     quit(client);
     server
 }

@@ -29,10 +29,18 @@ pub(crate) fn make(site: &Site, database: &str, count: usize) {
     site.sql(database, "ANALYZE");
 }
 
-/// Reads the row of a table.
-pub(crate) fn read(client: &mut RawClient, number: usize) {
-    let name = client.value(&format!("SELECT name FROM t{number} WHERE id = 1"));
-    assert_eq!(name, format!("row of {number}"), "the table's own row");
+/// Reads the rows of these tables, some of them with each request.
+pub(crate) fn read(client: &mut RawClient, numbers: impl IntoIterator<Item = usize>) {
+    const TOGETHER: usize = 5;
+    let numbers: Vec<_> = numbers.into_iter().collect();
+    for numbers in numbers.chunks(TOGETHER) {
+        let parts: Vec<_> =
+            numbers.iter().map(|n| format!("SELECT name FROM t{n} WHERE id = 1")).collect();
+        let rows = client.rows(&parts.join(" UNION ALL "));
+        let names: Vec<_> = rows.into_iter().flatten().flatten().collect();
+        let expected: Vec<String> = numbers.iter().map(|n| format!("row of {n}")).collect();
+        assert_eq!(names, expected, "the tables' own rows");
+    }
 }
 
 /// Returns the numbers of so many different tables of `all`. Which ones depends on chance.

@@ -18,8 +18,8 @@ pub(crate) const ALL: &[Requirement] =
 
 const DATABASE: &str = "bsu";
 const USER: &str = "dbuser1";
-/// The requests of a session.
-const REQUESTS: usize = 50;
+/// The tables that a session reads, with ten requests.
+const READS: usize = 50;
 /// The requests of a warm backend take at most this part of a new one's.
 const WARM_MAX: f64 = 0.5;
 
@@ -36,7 +36,7 @@ struct Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
     One,
-    /// As many as requests, of so many.
+    /// Other ones each time, of so many.
     Many {
         of: usize,
     },
@@ -46,16 +46,14 @@ impl Reads {
     fn name(self) -> String {
         match self {
             Self::One => "1 table".to_owned(),
-            Self::Many { of } => format!("{REQUESTS} of {of} tables"),
+            Self::Many { of } => format!("{READS} of {of} tables"),
         }
     }
 
     fn run(self, client: &mut RawClient, dice: &mut Dice) {
         match self {
-            Self::One => (0..REQUESTS).for_each(|_| tables::read(client, 0)),
-            Self::Many { of } => {
-                tables::drawn(dice, REQUESTS, of).for_each(|number| tables::read(client, number));
-            }
+            Self::One => tables::read(client, [0; READS]),
+            Self::Many { of } => tables::read(client, tables::drawn(dice, READS, of)),
         }
     }
 }
@@ -105,7 +103,7 @@ fn warm(run: &Run, path: Path) -> Verdict {
     let mut first = site.client(USER, DATABASE);
     let server = pid(&mut first);
     let new_mb = private_mb(&[server]);
-    (0..of).for_each(|number| tables::read(&mut first, number));
+    tables::read(&mut first, 0..of);
     let warm_mb = private_mb(&[server]);
     quit(first);
     let kinds = all.map(|reads| {
@@ -135,8 +133,8 @@ fn warm(run: &Run, path: Path) -> Verdict {
     let saved = direct.total() - pooled.total();
     let by_start = (direct.start - pooled.start) / saved;
     let figure = format!(
-        "{REQUESTS} requests to {}: direct {:.1} ms, pooled {:.1} ms: factor {factor:.1}; of the \
-         saved time {:.0} % by the start, {:.0} % by warm caches; to {}: factor {:.1}; a warm \
+        "a session that reads {}: direct {:.1} ms, pooled {:.1} ms: factor {factor:.1}; of the \
+         saved time {:.0} % by the start, {:.0} % by warm caches; {}: factor {:.1}; a warm \
          backend has {warm_mb:.1} MB, a new one {new_mb:.1} MB",
         all[1].name(),
         direct.total(),
