@@ -35,6 +35,8 @@ const WORKERS: usize = USERS.len() * OF_USER;
 /// The servers of each user's pool: as many as its scripts, so that all ways have the same number of
 /// busy backends.
 const POOL: usize = OF_USER;
+/// A script runs its queries so often, as in the thesis.
+const LOOPS: usize = 10;
 /// Pooled scripts take at most this part of the time with persistent connections.
 const PERSISTENT_MAX: f64 = 1.1;
 const REQUEST_MAX: Duration = Duration::from_secs(60);
@@ -90,11 +92,12 @@ impl Worker {
     }
 
     /// Runs the script as this user, and returns what it has printed.
-    fn run(&self, arm: Arm, port: u16, user: &str) -> Session {
+    fn run(&self, arm: Arm, port: u16, user: &str, loops: usize) -> Session {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("php -S runs");
         stream.set_read_timeout(Some(REQUEST_MAX)).expect("a time above zero");
         let arm = arm.name();
-        let request = format!("GET /?arm={arm}&port={port}&user={user} HTTP/1.0\r\n\r\n");
+        let request =
+            format!("GET /?arm={arm}&port={port}&user={user}&loops={loops} HTTP/1.0\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("php -S reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("php -S answers");
@@ -142,7 +145,7 @@ fn compare(run: &Run, path: Path) -> Verdict {
         .key("default_pool_size", POOL)
         .setting("max_connections = 200");
     let site = Site::start(path, &wish);
-    workloads::fill(&site, DATABASE, 300);
+    workloads::fill(&site, DATABASE, 600);
     let page = page();
     let mut seen = Arm::ALL.map(|arm| (arm, Seen::default()));
     for _ in 0..3 {
@@ -161,14 +164,14 @@ fn round(site: &Site, arm: Arm, page: &File, times: usize, seen: &mut Seen) {
     let port = arm.port(site);
     // Persistent connections are there when the time begins, and so are a pool's servers.
     for first in 0..USERS.len() {
-        scripts(&workers, arm, port, first);
+        scripts(&workers, arm, port, first, 1);
     }
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watch = scope.spawn(|| most_backends(site, arm, &is_over));
         let began = Instant::now();
         for turn in 0..times {
-            seen.sessions.extend(scripts(&workers, arm, port, turn));
+            seen.sessions.extend(scripts(&workers, arm, port, turn, LOOPS));
         }
         seen.seconds.push(began.elapsed().as_secs_f64());
         is_over.store(true, Ordering::Relaxed);
@@ -181,11 +184,11 @@ fn round(site: &Site, arm: Arm, page: &File, times: usize, seen: &mut Seen) {
 }
 
 /// Runs one script in each worker at once. `turn` chooses the user of each worker.
-fn scripts(workers: &[Worker], arm: Arm, port: u16, turn: usize) -> Vec<Session> {
+fn scripts(workers: &[Worker], arm: Arm, port: u16, turn: usize, loops: usize) -> Vec<Session> {
     thread::scope(|scope| {
         let start = |(at, worker): (usize, _)| {
             let worker: &Worker = worker;
-            scope.spawn(move || worker.run(arm, port, USERS[(at + turn) % USERS.len()]))
+            scope.spawn(move || worker.run(arm, port, USERS[(at + turn) % USERS.len()], loops))
         };
         let running: Vec<_> = workers.iter().enumerate().map(start).collect();
         running.into_iter().map(|one| one.join().expect("the script has run")).collect()

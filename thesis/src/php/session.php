@@ -1,5 +1,5 @@
 <?php
-// One session of the load: connects, runs three kinds of queries ten times, and leaves. Prints the
+// One session of the load: connects, runs three kinds of queries some times, and leaves. Prints the
 // microseconds until it was connected, those of the whole session, and a digest of all answers.
 
 $began = hrtime(true);
@@ -26,7 +26,7 @@ function ask(string $sql, array $values): string
 }
 
 $answers = hash_init('sha256');
-for ($loop = 0; $loop < 10; $loop++) {
+for ($loop = 0; $loop < $_GET['loops']; $loop++) {
     // Simple: rows by their keys.
     for ($at = 0; $at < 5; $at++) {
         $key = 'i' . ($loop * 5 + $at) . '-' . $at;
