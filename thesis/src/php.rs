@@ -136,7 +136,7 @@ struct Seen {
     backends: usize,
 }
 
-/// Runs all arms by turns, three times.
+/// Runs all arms by turns, several times.
 fn compare(run: &Run, path: Path) -> Verdict {
     if let Err(why) = check_php() {
         return Verdict::Failed(why);
@@ -148,9 +148,9 @@ fn compare(run: &Run, path: Path) -> Verdict {
     workloads::fill(&site, DATABASE, 600);
     let page = page();
     let mut seen = Arm::ALL.map(|arm| (arm, Seen::default()));
-    for _ in 0..3 {
+    for _ in 0..run.count(3, 2) {
         for (arm, seen) in &mut seen {
-            round(&site, *arm, &page, run.count(6, 2), seen);
+            round(&site, *arm, &page, run.count(3, 1), seen);
         }
     }
     tell(run, path, &seen)
