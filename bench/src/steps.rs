@@ -50,12 +50,17 @@ const fn auto(name: &'static str, protocol: Protocol) -> Steps {
     Steps { pool_mode: "auto", ..query(name, 10, protocol) }
 }
 
-/// Ten clients that query while texts are watched, by this line of the configuration.
+/// Clients that log in and leave, with this line of the configuration.
+const fn login(name: &'static str, line: &'static str) -> Steps {
+    Steps { name, pool_mode: "transaction", line, clients: 1, work: Work::Login, count: 500 }
+}
+
+/// Ten clients that query while something is watched, by this line of the configuration.
 const fn watched(name: &'static str, line: &'static str, protocol: Protocol) -> Steps {
     Steps { line, ..query(name, 10, protocol) }
 }
 
-pub(crate) static ALL: [Steps; 14] = [
+pub(crate) static ALL: [Steps; 16] = [
     query("simple-1", 1, Protocol::Simple),
     query("simple-10", 10, Protocol::Simple),
     query("simple-200", 200, Protocol::Simple),
@@ -68,14 +73,9 @@ pub(crate) static ALL: [Steps; 14] = [
     watched("fingerprints-prepared-10", "fingerprints = 1", Protocol::Prepared),
     watched("advise-simple-10", "advise = 1", Protocol::Simple),
     watched("advise-prepared-10", "advise = 1", Protocol::Prepared),
-    Steps {
-        name: "login-trust",
-        pool_mode: "transaction",
-        line: "",
-        clients: 1,
-        work: Work::Login,
-        count: 500,
-    },
+    watched("timings-simple-10", "connection_timings = 1000", Protocol::Simple),
+    login("login-trust", ""),
+    login("timings-login", "connection_timings = 1000"),
     Steps {
         name: "bulk-100",
         pool_mode: "transaction",

@@ -5,7 +5,6 @@
 mod capacity;
 mod memory;
 mod php;
-mod plot;
 mod pools;
 mod process;
 mod recycling;

@@ -338,10 +338,13 @@ impl Builder {
 
     /// Reports a database whose least number of spare servers is above the largest one.
     fn check_spares(&mut self, database: &Database, position: &Position) {
-        let has_own = database.min_spare_servers.or(database.max_spare_servers).is_some();
-        let mistake = Spares::of(&self.global, Some(database)).mistake();
-        if let Some(reason) = mistake.filter(|_| has_own) {
-            self.report.error(position, "min_spare_servers", reason);
+        let key = match (database.min_spare_servers, database.max_spare_servers) {
+            (Some(_), _) => "min_spare_servers",
+            (None, Some(_)) => "max_spare_servers",
+            (None, None) => return,
+        };
+        if let Some(reason) = Spares::of(&self.global, Some(database)).mistake() {
+            self.report.error(position, key, reason);
         }
     }
 

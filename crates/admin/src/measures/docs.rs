@@ -29,7 +29,7 @@ $ curl http://127.0.0.1:9127/readyz
 | `/health/primary/NAME` | the same for one cluster; 404 if there is none of this name |
 
 The health checks alone are served at `health_addr` and `health_port` as well, for
-[load balancers](high-availability.md) that shall not read metrics. That is off by default.
+[load balancers](high-availability.md) that need no metrics. That is off by default.
 
 | key | default | meaning |
 |---|---|---|

@@ -297,7 +297,6 @@ impl<T> Pool<T> {
         let (pool, ticket) = (self.id, self.next_ticket);
         self.next_ticket += 1;
         self.queue(worker).push_back(Waiter { client, pool, ticket, since: now });
-        self.note_demand();
         let open = self.reserve_opening(now);
         self.check_invariants();
         Grant::Queued { ticket, open }

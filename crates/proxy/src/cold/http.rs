@@ -63,36 +63,51 @@ const PRIMARY: &str = "/health/primary";
 /// The state that all connections share.
 struct Server {
     controller: Controller,
-    connections: Connections,
     pages: Pages,
 }
 
 /// Serves wherever the configuration asks for it, for ever.
 pub(crate) async fn keep(controller: Controller, page: MetricsPage) {
     let pages = Pages::new(page);
-    let server = Arc::new(Server { controller, connections: Connections::default(), pages });
-    let [metrics, health] = server.controller.0.doors.all();
-    tokio::join!(keep_door(metrics, &server), keep_door(health, &server));
-}
-
-async fn keep_door(door: &Door, server: &Arc<Server>) {
+    let server = Arc::new(Server { controller, pages });
+    let doors = &server.controller.0.doors;
+    let [metrics, health] = doors.all();
     loop {
-        let changes = door.changes();
-        let wanted = Wanted::of(door.service, &server.controller.config().global);
-        let accept = |listener| accept(listener, door.service, Arc::clone(server));
-        door.open((wanted, changes), accept).await;
-        door.changed().await;
+        let changes = [metrics, health].map(Door::changes);
+        let config = server.controller.config();
+        let wanted = [metrics, health].map(|door| Wanted::of(door.service, &config.global));
+        metrics.leave(&wanted[0]).await;
+        health.leave(&wanted[1]).await;
+        let [for_metrics, for_health] = wanted;
+        tokio::join!(
+            open(metrics, (for_metrics, changes[0]), &server),
+            open(health, (for_health, changes[1]), &server),
+        );
+        doors.changed().await;
     }
 }
 
-async fn accept(listener: TcpListener, service: Service, server: Arc<Server>) {
+async fn open(door: &Door, wanted: (Wanted, u64), server: &Arc<Server>) {
+    let connections = Arc::new(Connections::default());
+    let accept =
+        |listener| accept(listener, door.service, Arc::clone(&connections), Arc::clone(server));
+    door.open(wanted, accept).await;
+}
+
+/// Each service has connections of its own, so that slow readers of metrics keep no check out.
+async fn accept(
+    listener: TcpListener,
+    service: Service,
+    connections: Arc<Connections>,
+    server: Arc<Server>,
+) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
         // Without room it is closed by being dropped.
-        server.connections.admit(|has_asked| {
+        connections.admit(|has_asked| {
             let server = Arc::clone(&server);
             tokio::spawn(timeout(CONNECTION_TIME, serve(stream, service, server, has_asked)))
                 .abort_handle()

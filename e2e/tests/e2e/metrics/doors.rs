@@ -192,6 +192,14 @@ fn health_checks_have_an_address_of_their_own() {
     until_closed(health);
     reconfigure(&mut pooler, |ini| ini.set("health_port", health));
     until_served(health);
+
+    // One RELOAD exchanges the ports.
+    reconfigure(&mut pooler, |ini| {
+        ini.set("health_port", metrics);
+        ini.set("metrics_port", health);
+    });
+    assert_eq!(said(health, "/metrics").expect("an answer").0, 200);
+    assert_eq!(said(metrics, "/metrics").expect("an answer").0, 404);
     assert_eq!(pooler.take_over().code(), Some(0));
     until_served(health);
 }

@@ -1,5 +1,5 @@
-//! The demand for servers of one pool: the largest number of servers in use and of waiting clients at
-//! any moment of the last two periods.
+//! The demand for servers of one pool: the largest number of servers in use, with one for each client
+//! that waits, at any moment of the last two periods.
 
 use crate::ids::Micros;
 
@@ -15,6 +15,8 @@ pub(super) struct Demand {
     peak: u32,
     before: u32,
     began_at: Micros,
+    /// When the demand was asked for the first time.
+    asked_at: Option<Micros>,
     /// Since when the pool has been short of spare servers.
     short_since: Option<Micros>,
 }
@@ -28,6 +30,7 @@ impl Demand {
 
     /// Returns the demand. A period that is over ends.
     pub(super) fn largest(&mut self, present: u32, now: Micros) -> u32 {
+        self.asked_at.get_or_insert(now);
         let periods = now.saturating_sub(self.began_at) / PERIOD;
         if periods > 0 {
             self.before = if periods == 1 { self.peak } else { present };
@@ -35,6 +38,12 @@ impl Demand {
         }
         self.note(present);
         self.peak.max(self.before)
+    }
+
+    /// Is the demand of two whole periods known? It is not after a start, and not after a restart that
+    /// has taken servers over.
+    pub(super) fn is_known(&self, now: Micros) -> bool {
+        self.asked_at.is_some_and(|asked_at| now.saturating_sub(asked_at) >= 2 * PERIOD)
     }
 
     /// The pool is not short of spare servers any more.

@@ -10,28 +10,34 @@
 //!
 //! A short lull changes nothing, because the demand remembers the busiest moment.
 
-use super::{Gate, Idle, OPENING_MAX, Pool};
+use super::{Gate, Idle, OPENING_MAX, OPENING_PATIENCE, Pool};
 use crate::ids::Micros;
+use crate::routing::Place;
 
 /// Of the idle servers above `max_spare_servers`, one in so many is closed at each tick, and at least
 /// one.
 const CLOSED_PART: u32 = 8;
 
 impl<T> Pool<T> {
-    /// Counts a client that has just got a server, or begun to wait for one.
+    /// Counts a client that has just got a server.
     #[inline]
     pub(super) fn note_demand(&mut self) {
         if self.settings.spares.are_wanted() {
-            self.demand.note(self.present_demand());
+            self.demand.note(self.in_use_here());
         }
     }
 
-    fn present_demand(&self) -> u32 {
-        self.in_use() - self.elsewhere + self.waiting_total()
+    /// Returns how many servers clients of this process use. Servers that are asked for the pool's
+    /// principal are free for them.
+    fn in_use_here(&self) -> u32 {
+        (self.in_use() - self.elsewhere).saturating_sub(self.asked())
     }
 
+    /// Returns the demand. A client that waits only as long as another one's transaction takes needs
+    /// no further server.
     fn largest_demand(&mut self, now: Micros) -> u32 {
-        self.demand.largest(self.present_demand(), now)
+        let present = self.in_use_here() + self.waiting_for(OPENING_PATIENCE, now);
+        self.demand.largest(present, now)
     }
 
     /// Returns the number of servers with which the pool is not short of spare ones; 0 if it needs
@@ -43,7 +49,11 @@ impl<T> Pool<T> {
         }
         let demand = self.largest_demand(now);
         // Clients of another pool use the servers of a reader.
-        if self.clients > 0 || demand > 0 { demand.saturating_add(spares) } else { 0 }
+        let is_used = match self.key.place {
+            Place::Writer => self.clients > 0,
+            Place::Reader(_) => demand > 0,
+        };
+        if is_used { demand.saturating_add(spares) } else { 0 }
     }
 
     /// Returns the number of servers below which none is closed for having been idle.
@@ -67,7 +77,11 @@ impl<T> Pool<T> {
         if spares == 0 || self.gate != Gate::Open {
             return 0;
         }
-        let kept = self.largest_demand(now).saturating_add(spares).max(self.settings.min_size);
+        let demand = self.largest_demand(now);
+        if !self.demand.is_known(now) {
+            return 0;
+        }
+        let kept = demand.saturating_add(spares).max(self.settings.min_size);
         let open = self.places() - self.places_opening();
         open.saturating_sub(kept).div_ceil(CLOSED_PART)
     }

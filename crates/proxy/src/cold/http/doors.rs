@@ -100,38 +100,46 @@ impl Wanted {
 
 /// One door for each service.
 #[derive(Debug)]
-pub(crate) struct Doors([Door; Service::ALL.len()]);
+pub(crate) struct Doors {
+    doors: [Door; Service::ALL.len()],
+    changed: Notify,
+}
 
 impl Default for Doors {
     fn default() -> Self {
-        Self(Service::ALL.map(Door::new))
+        Self { doors: Service::ALL.map(Door::new), changed: Notify::default() }
     }
 }
 
 impl Doors {
     pub(super) fn all(&self) -> &[Door; Service::ALL.len()] {
-        &self.0
+        &self.doors
     }
 
     /// The configuration may ask for others now.
     pub(crate) fn change(&self) {
-        self.all().iter().for_each(Door::change);
+        self.doors.iter().for_each(Door::change);
+        self.changed.notify_one();
+    }
+
+    /// Returns when [`Doors::change`] has been called since the last time.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Returns why something is not served at some addresses of the last change, a text for each.
     /// Waits until they have been tried. Addresses that could not be opened at the start are not
     /// reported until the configuration asks for others.
     pub(crate) async fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        for door in self.all() {
-            faults.extend(door.faults_within(TRIAL_TIME).await);
-        }
-        faults
+        let [first, second] = &self.doors;
+        let faults =
+            tokio::join!(first.faults_within(TRIAL_TIME), second.faults_within(TRIAL_TIME));
+        [faults.0, faults.1].concat()
     }
 
     /// Closes all for good. When it returns, another process can open the same.
     pub(crate) async fn shut(&self) {
-        for door in self.all() {
+        for door in &self.doors {
             door.shut().await;
         }
     }
@@ -142,7 +150,6 @@ impl Doors {
 pub(super) struct Door {
     pub(super) service: Service,
     open: Mutex<Open>,
-    changed: Notify,
     /// The number of changes.
     changes: AtomicU64,
     /// The last attempt to open what is wanted; `None` if this process serves nothing over HTTP.
@@ -177,7 +184,6 @@ impl Door {
         Self {
             service,
             open: Mutex::default(),
-            changed: Notify::default(),
             changes: AtomicU64::default(),
             tried: watch::Sender::default(),
         }
@@ -185,7 +191,6 @@ impl Door {
 
     fn change(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.changed.notify_one();
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -204,9 +209,12 @@ impl Door {
         trial.as_ref().map_or_else(Vec::new, |trial| trial.faults.clone())
     }
 
-    /// Returns when [`Door::change`] has been called since the last time.
-    pub(super) async fn changed(&self) {
-        self.changed.notified().await;
+    /// Closes what is open, unless that is wanted. So another service can have a port of this one.
+    pub(super) async fn leave(&self, wanted: &Wanted) {
+        let mut open = self.open.lock().await;
+        if !open.is_settled(wanted) {
+            open.close().await;
+        }
     }
 
     /// Opens what is wanted after so many changes. `accept` serves one listener, for ever.

@@ -98,6 +98,10 @@ fn a_pool_without_clients_has_only_its_least_size() {
 fn a_pool_that_clients_of_another_one_use_has_spare_servers() {
     let mut reader = pool_with_busy("min_spare_servers=1 pool_size=9", 1);
     reader.welcome = Some(Arc::default());
+    let mut no_reader = pool_with_busy("min_spare_servers=1 pool_size=9", 1);
+    no_reader.welcome = Some(Arc::default());
+    assert_eq!(open_spares(&mut no_reader, 0), 0, "the login of a client elsewhere");
+    reader.key.place = Place::Reader(crate::ids::NodeId(0));
     assert_eq!(open_spares(&mut reader, 0), 1);
     reader.park(A, server(1));
     assert_eq!(open_spares(&mut reader, 9 * SECOND), 0, "none is in use any more");
@@ -118,6 +122,7 @@ fn servers_beyond_the_spare_ones_are_closed_little_by_little_the_coldest_first()
     let mut pool = used("max_spare_servers=2", 20);
     park_all(&mut pool, A, 20);
     let start = 30 * SECOND;
+    assert_eq!(expired(&mut pool, A, start - 2 * SECOND), [], "the demand is not known yet");
     let mut closed = Vec::new();
     for tick in 0..40 {
         let these = expired(&mut pool, A, start + tick * DOUBLE);
@@ -151,8 +156,10 @@ fn clients_that_wait_are_demand() {
     for n in 0..3 {
         assert!(!opens(&pool.request(A, client(n), None, 0)));
     }
-    pool.take_waiters();
     pool.settings = self::pool("max_spare_servers=1 min_spare_servers=1 pool_size=20").settings;
+    assert_eq!(pool.least_size(OPENING_PATIENCE - 1), 3, "they have just come");
+    assert_eq!(pool.least_size(OPENING_PATIENCE), 6);
+    pool.take_waiters();
     let mut opened = 0;
     for tick in 1..5 {
         opened += open_spares(&mut pool, tick * DOUBLE);
