@@ -19,7 +19,7 @@ use testkit::{eventually, folder, free_port, give_away, mortal_command};
 
 use crate::requirement::Requirement;
 use crate::results::{Table, Verdict};
-use crate::run::Run;
+use crate::run::{Over, Run};
 use crate::site::{PATIENCE, Path, Site, Wish};
 use crate::workloads;
 
@@ -168,13 +168,14 @@ fn round(site: &Site, arm: Arm, page: &File, times: usize, seen: &mut Seen) {
     }
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
+        let over = Over(&is_over);
         let watch = scope.spawn(|| most_backends(site, arm, &is_over));
         let began = Instant::now();
         for turn in 0..times {
             seen.sessions.extend(scripts(&workers, arm, port, turn, LOOPS));
         }
         seen.seconds.push(began.elapsed().as_secs_f64());
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         seen.backends = seen.backends.max(watch.join().expect("it has ended"));
     });
     drop(workers);

@@ -12,13 +12,14 @@ pub(crate) fn page_tables_mb(pids: &[u32]) -> f64 {
     total_mb(pids, "VmPTE:")
 }
 
-/// Returns the processor time of processes in seconds, in total.
+/// Returns the processor time of processes in seconds, in total, with all their threads.
 pub(crate) fn cpu_seconds(pids: &[u32]) -> f64 {
-    let nanoseconds = |pid: &u32| -> Option<u64> {
-        let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let tasks = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
+    let nanoseconds = |task: fs::DirEntry| -> Option<u64> {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse().ok()
     };
-    pids.iter().filter_map(nanoseconds).sum::<u64>() as f64 / 1e9
+    tasks.flatten().flatten().filter_map(nanoseconds).sum::<u64>() as f64 / 1e9
 }
 
 fn total_mb(pids: &[u32], field: &str) -> f64 {

@@ -13,7 +13,7 @@ use testkit::{Dice, RawClient};
 use crate::process::private_mb;
 use crate::requirement::Requirement;
 use crate::results::{Table, Verdict};
-use crate::run::Run;
+use crate::run::{Over, Run};
 use crate::site::{Path, Site, Wish, pid, quit};
 use crate::tables;
 
@@ -152,6 +152,7 @@ fn observe(path: Path, key: Option<(&str, usize)>, length: Duration) -> Seen {
                 }
             });
         }
+        let _over = Over(&is_over);
         let mut superuser = site.superuser("postgres");
         let began = Instant::now();
         while began.elapsed() < length {
@@ -160,7 +161,6 @@ fn observe(path: Path, key: Option<(&str, usize)>, length: Duration) -> Seen {
             largest.push(servers.iter().map(|server| private_mb(&[*server])).fold(0.0, f64::max));
             thread::park_timeout(BETWEEN_SAMPLES);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     let (_, why) = site.data_path(USER, DATABASE);
     Seen { memory, largest, sessions: sessions.into_inner().expect("no panic"), why }

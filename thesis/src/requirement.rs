@@ -1,7 +1,7 @@
 //! A requirement of the thesis, and how it is shown.
 
-use std::cell::RefCell;
 use std::panic;
+use std::sync::{Mutex, PoisonError};
 
 use crate::results::{Results, Verdict};
 use crate::run::Run;
@@ -25,17 +25,18 @@ impl Requirement {
     }
 }
 
-thread_local! {
-    /// The text and the place of the latest panic of this thread.
-    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+/// The text and the place of the first panic of the present requirement, in any thread.
+static PANIC: Mutex<String> = Mutex::new(String::new());
+
+fn with_panic<R>(act: impl FnOnce(&mut String) -> R) -> R {
+    act(&mut PANIC.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Keeps the text of each panic for the line of its requirement.
 pub(crate) fn catch_panics() {
     panic::set_hook(Box::new(|info| {
         let text = info.to_string().replace('\n', " ");
-        PANIC.with(|kept| {
-            let mut kept = kept.borrow_mut();
+        with_panic(|kept| {
             if kept.is_empty() {
                 *kept = text;
             }
@@ -45,8 +46,8 @@ pub(crate) fn catch_panics() {
 
 /// Runs a demonstration. A panic is a failure of the requirement, or of the machine.
 fn guarded(show: impl FnOnce() -> Verdict) -> Verdict {
-    PANIC.with(|kept| kept.borrow_mut().clear());
+    with_panic(String::clear);
     // A panic drops the site, which stops its servers.
     let shown = panic::catch_unwind(panic::AssertUnwindSafe(show));
-    shown.unwrap_or_else(|_| Verdict::Failed(PANIC.with(|kept| kept.borrow().clone())))
+    shown.unwrap_or_else(|_| Verdict::Failed(with_panic(std::mem::take)))
 }

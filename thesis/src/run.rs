@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The run of all requirements.
 #[derive(Debug)]
@@ -26,5 +27,15 @@ impl Run {
     pub(crate) fn write(&self, name: &str, text: &str) {
         let path = self.folder.join(name);
         fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+}
+
+/// Tells threads that an activity is over, also when it ends by a panic.
+#[derive(Debug)]
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,7 @@ use super::{Anchor, Drawing};
 
 const WIDTH: i64 = 720;
 /// The space for the labels at the left side, and the empty space at the right one.
-const MARGIN: i64 = 60;
+const MARGIN: i64 = 84;
 const RIGHT: i64 = 10;
 /// The height of one panel, and of the space below its title and above its labels.
 const HEIGHT: f64 = 180.0;

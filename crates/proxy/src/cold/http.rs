@@ -70,28 +70,22 @@ struct Server {
 pub(crate) async fn keep(controller: Controller, page: MetricsPage) {
     let pages = Pages::new(page);
     let server = Arc::new(Server { controller, pages });
-    let doors = &server.controller.0.doors;
-    let [metrics, health] = doors.all();
-    loop {
-        let changes = [metrics, health].map(Door::changes);
-        let config = server.controller.config();
-        let wanted = [metrics, health].map(|door| Wanted::of(door.service, &config.global));
-        metrics.leave(&wanted[0]).await;
-        health.leave(&wanted[1]).await;
-        let [for_metrics, for_health] = wanted;
-        tokio::join!(
-            open(metrics, (for_metrics, changes[0]), &server),
-            open(health, (for_health, changes[1]), &server),
-        );
-        doors.changed().await;
-    }
+    let [metrics, health] = server.controller.0.doors.all();
+    tokio::join!(keep_door(metrics, health, &server), keep_door(health, metrics, &server));
 }
 
-async fn open(door: &Door, wanted: (Wanted, u64), server: &Arc<Server>) {
+async fn keep_door(door: &Door, other: &Door, server: &Arc<Server>) {
     let connections = Arc::new(Connections::default());
-    let accept =
-        |listener| accept(listener, door.service, Arc::clone(&connections), Arc::clone(server));
-    door.open(wanted, accept).await;
+    loop {
+        let changes = door.changes();
+        let config = server.controller.config();
+        let [wanted, others] = [door, other].map(|door| Wanted::of(door.service, &config.global));
+        other.leave(&others, &wanted).await;
+        let accept =
+            |listener| accept(listener, door.service, Arc::clone(&connections), Arc::clone(server));
+        door.open((wanted, changes), accept).await;
+        door.changed().await;
+    }
 }
 
 /// Each service has connections of its own, so that slow readers of metrics keep no check out.

@@ -1,5 +1,5 @@
-//! The demand for servers of one pool: the largest number of servers in use, with one for each client
-//! that waits, at any moment of the last two periods.
+//! The demand for servers of one pool: the largest number of servers in use at any moment of the last
+//! two periods, or in use and waited for when a worker looked.
 
 use crate::ids::Micros;
 
@@ -15,7 +15,7 @@ pub(super) struct Demand {
     peak: u32,
     before: u32,
     began_at: Micros,
-    /// When the demand was asked for the first time.
+    /// Since when the demand has been looked at in each period.
     asked_at: Option<Micros>,
     /// Since when the pool has been short of spare servers.
     short_since: Option<Micros>,
@@ -32,6 +32,10 @@ impl Demand {
     pub(super) fn largest(&mut self, present: u32, now: Micros) -> u32 {
         self.asked_at.get_or_insert(now);
         let periods = now.saturating_sub(self.began_at) / PERIOD;
+        if periods > 1 {
+            // Nobody has looked in between.
+            self.asked_at = Some(now);
+        }
         if periods > 0 {
             self.before = if periods == 1 { self.peak } else { present };
             (self.peak, self.began_at) = (present, now);

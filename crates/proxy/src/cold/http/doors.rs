@@ -100,38 +100,29 @@ impl Wanted {
 
 /// One door for each service.
 #[derive(Debug)]
-pub(crate) struct Doors {
-    doors: [Door; Service::ALL.len()],
-    changed: Notify,
-}
+pub(crate) struct Doors([Door; Service::ALL.len()]);
 
 impl Default for Doors {
     fn default() -> Self {
-        Self { doors: Service::ALL.map(Door::new), changed: Notify::default() }
+        Self(Service::ALL.map(Door::new))
     }
 }
 
 impl Doors {
     pub(super) fn all(&self) -> &[Door; Service::ALL.len()] {
-        &self.doors
+        &self.0
     }
 
     /// The configuration may ask for others now.
     pub(crate) fn change(&self) {
-        self.doors.iter().for_each(Door::change);
-        self.changed.notify_one();
-    }
-
-    /// Returns when [`Doors::change`] has been called since the last time.
-    pub(super) async fn changed(&self) {
-        self.changed.notified().await;
+        self.all().iter().for_each(Door::change);
     }
 
     /// Returns why something is not served at some addresses of the last change, a text for each.
     /// Waits until they have been tried. Addresses that could not be opened at the start are not
     /// reported until the configuration asks for others.
     pub(crate) async fn faults(&self) -> Vec<String> {
-        let [first, second] = &self.doors;
+        let [first, second] = self.all();
         let faults =
             tokio::join!(first.faults_within(TRIAL_TIME), second.faults_within(TRIAL_TIME));
         [faults.0, faults.1].concat()
@@ -139,7 +130,7 @@ impl Doors {
 
     /// Closes all for good. When it returns, another process can open the same.
     pub(crate) async fn shut(&self) {
-        for door in &self.doors {
+        for door in self.all() {
             door.shut().await;
         }
     }
@@ -150,6 +141,7 @@ impl Doors {
 pub(super) struct Door {
     pub(super) service: Service,
     open: Mutex<Open>,
+    changed: Notify,
     /// The number of changes.
     changes: AtomicU64,
     /// The last attempt to open what is wanted; `None` if this process serves nothing over HTTP.
@@ -184,6 +176,7 @@ impl Door {
         Self {
             service,
             open: Mutex::default(),
+            changed: Notify::default(),
             changes: AtomicU64::default(),
             tried: watch::Sender::default(),
         }
@@ -191,6 +184,12 @@ impl Door {
 
     fn change(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
+        self.changed.notify_one();
+    }
+
+    /// Returns when [`Door::change`] has been called since the last time.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -209,10 +208,11 @@ impl Door {
         trial.as_ref().map_or_else(Vec::new, |trial| trial.faults.clone())
     }
 
-    /// Closes what is open, unless that is wanted. So another service can have a port of this one.
-    pub(super) async fn leave(&self, wanted: &Wanted) {
+    /// Closes a port that is wanted for another service, and not here any more.
+    pub(super) async fn leave(&self, wanted: &Wanted, others: &Wanted) {
         let mut open = self.open.lock().await;
-        if !open.is_settled(wanted) {
+        let is_taken = open.asked.as_ref().is_some_and(|asked| asked.port == others.port);
+        if is_taken && !open.is_settled(wanted) {
             open.close().await;
         }
     }
