@@ -122,7 +122,9 @@ fn servers_beyond_the_spare_ones_are_closed_little_by_little_the_coldest_first()
     let mut pool = used("max_spare_servers=2", 20);
     park_all(&mut pool, A, 20);
     let start = 30 * SECOND;
-    assert_eq!(expired(&mut pool, A, start - 2 * SECOND), [], "the demand is not known yet");
+    for early in [2 * SECOND, SECOND] {
+        assert_eq!(expired(&mut pool, A, start - early), [], "the demand is not known yet");
+    }
     let mut closed = Vec::new();
     for tick in 0..40 {
         let these = expired(&mut pool, A, start + tick * DOUBLE);
@@ -174,8 +176,10 @@ fn the_coldest_of_all_workers_goes_first() {
     let mut warm = server(9);
     warm.server.times.released(5 * SECOND);
     pool.park(A, warm);
-    assert_eq!(expired(&mut pool, A, 30 * SECOND), []);
-    assert_eq!(expired(&mut pool, A, 33 * SECOND), [], "the other worker has a colder one");
+    for second in 30..34 {
+        let closed = expired(&mut pool, A, second * SECOND);
+        assert_eq!(closed, [], "the other worker has a colder one");
+    }
     assert_eq!(expired(&mut pool, B, 33 * SECOND), [(1, CloseReason::TooManySpare)]);
 }
 
