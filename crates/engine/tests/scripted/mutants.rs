@@ -43,6 +43,7 @@ mod routing;
 mod setting_names;
 mod signals;
 mod silent;
+mod spares;
 mod standbys;
 mod state_reports;
 mod timeouts;

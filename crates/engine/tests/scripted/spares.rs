@@ -85,7 +85,7 @@ fn a_steep_rise_opens_more_at_once() {
 }
 
 #[test]
-fn servers_are_closed_when_the_load_falls_the_coldest_first() {
+pub(crate) fn servers_are_closed_when_the_load_falls_the_coldest_first() {
     let rig = Rig::new(|config| spares(config, 1, 3));
     let _first = rig.client();
     ticks(&rig, 2);

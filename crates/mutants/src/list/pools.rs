@@ -298,7 +298,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "OpensNoSpares",
         wrong: "A pool in use has fewer idle servers than min_spare_servers",
         seen_in: "",
-        noticed_by: "spares",
+        noticed_by: "limits",
         changes: &[change(
             "admission/pool/spares.rs",
             "if «self.places() >= self.size_with_spares(now)» {",
@@ -309,7 +309,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "KeepsSpares",
         wrong: "A pool keeps more idle servers than max_spare_servers",
         seen_in: "",
-        noticed_by: "spares",
+        noticed_by: "limits",
         changes: &[change(
             "admission/pool/spares.rs",
             "«open.saturating_sub(kept).div_ceil(CLOSED_PART)»",
