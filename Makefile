@@ -27,7 +27,7 @@ help:
 	@echo "             (ARGS='--hours 24'; default: 1)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
 	@echo "make thesis  what a thesis of 2004 asks of a pool, requirement by requirement"
-	@echo "             (ARGS=--quick: five minutes; ARGS='lru crash': the requirements with these words)"
+	@echo "             (ARGS=--quick: ten minutes; ARGS='lru crash': the requirements with these words)"
 	@echo "make count   Weir's instructions per unit of work, against the record (valgrind)"
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
 	@echo "make regress PostgreSQL's own suites through Weir, beside the direct run (ARGS=--quick;"
