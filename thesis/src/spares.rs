@@ -252,14 +252,15 @@ fn spares(run: &Run, path: Path) -> Verdict {
     let (waits, servers) = (spares / peak, seconds[2] / seconds[1]);
     let figure = format!(
         "p99 of the wait, rounded up to a power of two: {spares:.2} ms with spare servers, {peak:.2} \
-         with {HIGH} servers, {none:.2} with none ready: {waits:.2}, at most {WAIT_MAX} (until the first answer \
-         {first_spares:.2} and {first_peak:.2} ms); server seconds {:.0} and {:.0}: {servers:.2}, at \
-         most {SERVERS_MAX}",
+         with {HIGH} servers, {none:.2} with none ready: {waits:.2}, at most {WAIT_MAX} (until the \
+         first answer {first_spares:.2} and {first_peak:.2} ms); server seconds {:.0} and {:.0}: \
+         {servers:.2}, at most {SERVERS_MAX}",
         seconds[2], seconds[1]
     );
-    // With a load that needs no servers ahead of it, the figures would show nothing.
-    let is_telling = none > peak;
-    Verdict::of(is_telling && waits <= WAIT_MAX && servers <= SERVERS_MAX, figure)
+    if none <= peak {
+        return Verdict::Failed(format!("the load needs no servers ahead of it: {figure}"));
+    }
+    Verdict::of(waits <= WAIT_MAX && servers <= SERVERS_MAX, figure)
 }
 
 /// Writes the table of all runs, and the plot of the first one of each arm.
