@@ -212,7 +212,9 @@ mod tests {
             lines: vec![vec![(0.0, 0.0), (100.0, 40.0)]],
         };
         let svg = chart(&["a & b"], &[panel]);
-        assert!(svg.contains("points=\"60,204.0 710,24.0\""), "{svg}");
+        let (left, right) = (MARGIN, WIDTH - RIGHT);
+        let line = format!("points=\"{left},204.0 {right},24.0\"");
+        assert!(svg.contains(&line), "{svg}");
         for text in ["75 sessions", "30 MB", "■ a &amp; b", "memory"] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
