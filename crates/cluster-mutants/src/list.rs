@@ -483,4 +483,140 @@ static MUTANTS: &[Mutant] = &[
             "candidates.iter().min()",
         )],
     },
+    Mutant {
+        name: "HoldsItsLeaseLongerThanEtcd",
+        wrong: "A member sends to a writer after its records have vanished from etcd",
+        noticed_by: "confirmed",
+        changes: &[change(
+            "fleet/lease.rs",
+            "self.until = self.until.max(«asked_at + VIEW»);",
+            "asked_at + 3 * VIEW",
+        )],
+    },
+    Mutant {
+        name: "TrustsAStoppedClock",
+        wrong: "A lease never ends by the member's own clock",
+        noticed_by: "confirmed",
+        changes: &[change(
+            "fleet/lease.rs",
+            "«now < self.until»",
+            "now < self.until || self.until > 0",
+        )],
+    },
+    Mutant {
+        name: "ServesBeforeItHasReadTheTerm",
+        wrong: "A new member uses the term that it has read before it was registered",
+        noticed_by: "confirmed",
+        changes: &[
+            change(
+                "fleet/membership.rs",
+                "if «self.stage == (Stage::In { lease })» {",
+                "matches!(self.stage, Stage::In { .. } | Stage::Granted { .. })",
+            ),
+            change(
+                "fleet/membership.rs",
+                "let mut puts = self.reports(own);\n        puts.push(«self.member(self.confirmed)»);",
+                "self.member(u64::MAX)",
+            ),
+        ],
+    },
+    Mutant {
+        name: "ConfirmsWhileItServes",
+        wrong: "A member confirms a closed term while its pools are open",
+        noticed_by: "confirmed",
+        changes: &[change(
+            "fleet/membership.rs",
+            "&& «own.waits_in >= term.number»",
+            "(own.waits_in >= term.number || term.number > 0)",
+        )],
+    },
+    Mutant {
+        name: "PromotesBeforeAllWait",
+        wrong: "The leader does not wait for members that hold a lease",
+        noticed_by: "confirmed",
+        changes: &[change(
+            "fleet/membership.rs",
+            "match «awaited.is_empty() && now >= self.me.shared_until» {",
+            "awaited.len() < 99 && now >= self.me.shared_until",
+        )],
+    },
+    Mutant {
+        name: "CountsSilentMembersOut",
+        wrong: "A majority of the members that answer is enough",
+        noticed_by: "majority",
+        changes: &[change(
+            "fleet/view.rs",
+            "«self.members.keys().chain(self.seen.keys()).map(String::as_str).collect()»",
+            "self.seen.keys().map(String::as_str).collect()",
+        )],
+    },
+    Mutant {
+        name: "LeadsAlone",
+        wrong: "The leader's own facts are enough to replace a primary",
+        noticed_by: "majority",
+        changes: &[change(
+            "fleet/majority.rs",
+            "match «lost >= needed» {",
+            "lost >= needed.min(1)",
+        )],
+    },
+    Mutant {
+        name: "OrdersAnotherNode",
+        wrong: "A new leader does not know that a node was ordered to promote itself",
+        noticed_by: "fence",
+        changes: &[change(
+            "fleet/succession.rs",
+            "Phase::Closed { .. } => «last.phase.clone()»,",
+            "Phase::Closed { is_fenced: true, ordered: None }",
+        )],
+    },
+    Mutant {
+        name: "ConfirmsForItsPredecessor",
+        wrong: "After an online restart, a member confirms although the old process still serves",
+        noticed_by: "writer",
+        changes: &[change("fleet/membership.rs", "&& «now >= self.me.shared_until»;", "now > 0")],
+    },
+    Mutant {
+        name: "OverlooksAGap",
+        wrong: "After a gap in the watched changes, the records are not read again",
+        noticed_by: "rest",
+        changes: &[change("fleet/membership.rs", "«self.is_outdated = true;»", "")],
+    },
+    Mutant {
+        name: "LeavesTheChangeToNobody",
+        wrong: "A new leader does not end what the last one has begun",
+        noticed_by: "rest",
+        changes: &[change(
+            "fleet/membership.rs",
+            "Phase::Closed { .. } => «own.primary.as_ref().filter(is_later).map(serving)»,",
+            "None",
+        )],
+    },
+    Mutant {
+        name: "WritesATermOnce",
+        wrong: "A term whose writing has failed is not written again",
+        noticed_by: "rest",
+        changes: &[
+            change(
+                "fleet/succession.rs",
+                "«membership.propose(self.term.clone());»\n                return Turn::Later",
+                "",
+            ),
+            change(
+                "fleet/succession.rs",
+                "_ if «now >= self.proposed_at + PATIENCE» =>",
+                "now == 0",
+            ),
+        ],
+    },
+    Mutant {
+        name: "NeverRegistersAgain",
+        wrong: "A member whose lease was ended stays out",
+        noticed_by: "rest",
+        changes: &[change(
+            "fleet/membership.rs",
+            "fn leave_stage(&mut self, why: String) {\n        self.stage = «Stage::Out»;",
+            "Stage::Left",
+        )],
+    },
 ];

@@ -17,6 +17,7 @@
 //! * `promotion.rs`: the steps of a change of the primary that Weir carries out
 //! * `failure.rs`: why one is not begun, or has failed
 //! * `past.rs`: the steps that were done about a loss, for the next attempt
+//! * `fleet.rs`: several Weirs in front of the cluster, and the agreement on one primary
 //! * `history.rs`: the changes of the primary, for SHOW FAILOVERS
 //!
 //! Invariant: the primaries that it chooses have ever higher timelines. On one timeline it chooses
@@ -30,6 +31,7 @@ pub mod cluster;
 pub mod commits;
 pub mod fact;
 pub mod failure;
+pub mod fleet;
 pub mod history;
 mod node;
 pub mod past;

@@ -7,6 +7,7 @@
 extern crate weir_cluster as cluster;
 
 mod commits;
+mod fleet;
 mod nodes;
 mod promotions;
 mod rng;

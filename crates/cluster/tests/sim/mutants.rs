@@ -5,6 +5,7 @@
 //! woven in. The list is in `crates/cluster-mutants/src/list.rs`.
 
 mod commits;
+mod fleet;
 mod nodes;
 mod promotions;
 mod rng;

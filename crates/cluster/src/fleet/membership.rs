@@ -1,0 +1,560 @@
+//! What one member asks of etcd, step by step.
+//!
+//! ```text
+//! Out ─► Load ─► Grant ─► Register, with all records ─► In ─► changes of records
+//!  ▲                                                     │
+//!  └────────────── etcd says that the lease is gone ─────┘
+//! ```
+//!
+//! The caller carries out one [`Request`] at a time and passes the [`Answer`]. Beside it, it renews the
+//! lease ([`Membership::renewed`]) and passes the changes of records that it watches. Times are of a
+//! clock that goes on while the machine sleeps.
+
+use std::collections::BTreeMap;
+
+use super::lease::Lease;
+use super::majority::Hesitation;
+use super::records::{FORMAT, Leader, Member, Pause, Phase, Record, Seen, Term, Writer};
+use super::view::View;
+use crate::Micros;
+
+/// The gate to the writer is shut so long before the lease ends. Then a worker that was stopped
+/// compares the end itself.
+pub const MARGIN: Micros = 1_000_000;
+/// The pause after a request that has failed.
+const RETRY: Micros = 500_000;
+/// The pause after a record of a later version, or of another process with the name of this member.
+const REFUSED: Micros = 2_000_000;
+/// A leader that alone sees the writer leaves the lead after this time, and for this time.
+const PATIENCE: Micros = 5_000_000;
+const ABSTENTION: Micros = 15_000_000;
+
+/// This process, as a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Me {
+    pub member: String,
+    /// A random word of this process. A successor of an online restart has that of its predecessor.
+    pub instance: String,
+    pub version: String,
+    /// The predecessor may send to the writer until then; 0 if there is none.
+    pub shared_until: Micros,
+}
+
+/// What this member knows without etcd.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// The primary by fresh facts.
+    pub primary: Option<Writer>,
+    pub nodes: BTreeMap<String, Seen>,
+    /// The highest number of a term for which all pools wait, and have no server at the writer.
+    pub waits_in: u64,
+    /// Weir promotes standbys (`failover = own`).
+    pub may_lead: bool,
+    /// This process changes the primary, and writes the terms itself.
+    pub is_changing: bool,
+    pub is_leaving: bool,
+}
+
+/// One step at etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Read all records.
+    Load,
+    /// Get a lease of [`super::lease::TTL`].
+    Grant,
+    Change(Transaction),
+    /// End this lease, and so the records that live as long as it.
+    Revoke(i64),
+}
+
+/// Changes of records that are made together, or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// The paths with the revisions that their records must have; 0: there must be none.
+    pub checks: Vec<(String, i64)>,
+    pub puts: Vec<Record>,
+    pub deletes: Vec<String>,
+    /// The lease for the records that need one.
+    pub lease: i64,
+    /// Also read all records, as they are after it.
+    pub is_loading: bool,
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Granted(i64),
+    /// All records, and the revision of etcd at which they were read.
+    Loaded {
+        records: Vec<(String, Vec<u8>, i64)>,
+        revision: i64,
+    },
+    Done,
+    /// A check was not true, and nothing is changed.
+    Refused,
+    /// It may be carried out or not.
+    Failed(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Out,
+    /// The records were read: there is room for this member.
+    Looked,
+    Granted {
+        lease: i64,
+        asked_at: Micros,
+    },
+    In {
+        lease: i64,
+    },
+    /// The records are deleted, and the lease is not.
+    Leaving {
+        lease: i64,
+    },
+    Left,
+}
+
+/// May clients use the writer?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gate {
+    Open,
+    /// No client gets a server. Those that have one keep it.
+    Wait(String),
+    /// Connections to the writer are closed, too.
+    Cut(String),
+}
+
+#[derive(Clone, Debug)]
+pub struct Membership {
+    me: Me,
+    stage: Stage,
+    lease: Lease,
+    view: View,
+    /// The watched changes have a gap.
+    is_outdated: bool,
+    /// What the others know of what this member sees.
+    told: BTreeMap<String, Seen>,
+    confirmed: u64,
+    wanted: Option<Term>,
+    wanted_pause: Option<Option<Pause>>,
+    /// When the last request was given out.
+    asked_at: Micros,
+    retry_at: Micros,
+    /// Since when a majority has overruled this leader.
+    overruled_since: Option<Micros>,
+    abstains_until: Micros,
+    trouble: Option<String>,
+}
+
+impl Membership {
+    #[must_use]
+    pub fn new(me: Me) -> Self {
+        Self {
+            me,
+            stage: Stage::Out,
+            lease: Lease::default(),
+            view: View::default(),
+            is_outdated: false,
+            told: BTreeMap::new(),
+            confirmed: 0,
+            wanted: None,
+            wanted_pause: None,
+            asked_at: 0,
+            retry_at: 0,
+            overruled_since: None,
+            abstains_until: 0,
+            trouble: None,
+        }
+    }
+
+    #[must_use]
+    pub fn me(&self) -> &Me {
+        &self.me
+    }
+
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    /// Returns why etcd does not do what this member asks for.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// Returns the lease to be renewed.
+    #[must_use]
+    pub fn kept_lease(&self) -> Option<i64> {
+        match self.stage {
+            Stage::In { lease } | Stage::Granted { lease, .. } => Some(lease),
+            Stage::Out | Stage::Looked | Stage::Leaving { .. } | Stage::Left => None,
+        }
+    }
+
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.stage == Stage::Left
+    }
+
+    /// Is this process a member, as far as it knows?
+    #[must_use]
+    pub fn is_in(&self) -> bool {
+        matches!(self.stage, Stage::In { .. })
+    }
+
+    #[must_use]
+    pub fn leads(&self, now: Micros) -> bool {
+        self.is_in() && self.lease.holds(now) && self.view.leads(&self.me.member, &self.me.instance)
+    }
+
+    /// Etcd has renewed this lease by a request that was sent at `asked_at`.
+    pub fn renewed(&mut self, lease: i64, asked_at: Micros) {
+        // Before it has read the term, a member sends nothing to a writer.
+        if self.stage == (Stage::In { lease }) {
+            self.lease.renewed(asked_at);
+        }
+    }
+
+    /// Etcd says that this lease is gone.
+    pub fn ended(&mut self, lease: i64) {
+        if self.kept_lease() == Some(lease) {
+            self.leave_stage("etcd has ended the lease of this Weir".to_owned());
+        }
+    }
+
+    fn leave_stage(&mut self, why: String) {
+        self.stage = Stage::Out;
+        self.lease.end();
+        self.told.clear();
+        self.overruled_since = None;
+        self.trouble = Some(why);
+    }
+
+    /// Learns that a record has changed; `value`: None if it was deleted.
+    pub fn learn(&mut self, path: &str, value: Option<&[u8]>, revision: i64) {
+        match value {
+            Some(value) => self.view.put(path, value, revision),
+            None => self.view.delete(path, revision),
+        }
+    }
+
+    /// The changes that are watched have a gap from now on, until all records are read again.
+    pub fn missed(&mut self) {
+        self.is_outdated = true;
+    }
+
+    /// Asks for this term, which the leader writes next. Whether it was written shows in the view.
+    pub fn propose(&mut self, term: Term) {
+        self.wanted = Some(term);
+    }
+
+    /// Asks for FAILOVER PAUSE, or RESUME if None.
+    pub fn propose_pause(&mut self, pause: Option<Pause>) {
+        self.wanted_pause = Some(pause);
+    }
+
+    /// Returns the next request.
+    pub fn next(&mut self, own: &Own, now: Micros) -> Option<Request> {
+        if now < self.retry_at {
+            return None;
+        }
+        self.asked_at = now;
+        match self.stage {
+            Stage::Left => None,
+            Stage::Out if own.is_leaving => {
+                self.stage = Stage::Left;
+                None
+            }
+            Stage::Out => Some(Request::Load),
+            Stage::Looked => Some(Request::Grant),
+            Stage::Granted { lease, .. } => Some(Request::Change(self.registration(own, lease))),
+            Stage::Leaving { lease } => Some(Request::Revoke(lease)),
+            Stage::In { .. } if self.is_outdated => Some(Request::Load),
+            Stage::In { lease } => self.duty(own, lease, now).map(Request::Change),
+        }
+    }
+
+    /// Registers the member, unless its record has changed since it was read.
+    fn registration(&self, own: &Own, lease: i64) -> Transaction {
+        let path = format!("members/{}", self.me.member);
+        let revision = self.view.revisions.get(&path).copied().unwrap_or_default();
+        let mut puts = self.reports(own);
+        puts.push(self.member(self.confirmed));
+        let mut deletes = self.stale(own);
+        if self.view.leads(&self.me.member, &self.me.instance) {
+            // That record lives as long as an older lease of this member.
+            deletes.push("leader".to_owned());
+        }
+        Transaction { checks: vec![(path, revision)], puts, deletes, lease, is_loading: true }
+    }
+
+    fn member(&self, confirmed: u64) -> Record {
+        let Me { member, instance, version, .. } = self.me.clone();
+        Record::Member(member, Member { format: FORMAT, version, instance, confirmed })
+    }
+
+    /// What the others do not know yet of what this member sees.
+    fn reports(&self, own: &Own) -> Vec<Record> {
+        let news = own.nodes.iter().filter(|(node, seen)| self.told.get(*node) != Some(*seen));
+        news.map(|(node, seen)| Record::Seen(self.me.member.clone(), node.clone(), seen.clone()))
+            .collect()
+    }
+
+    /// Returns the paths of records about nodes that this member does not watch any more.
+    fn stale(&self, own: &Own) -> Vec<String> {
+        let written = self.view.seen.get(&self.me.member).into_iter().flatten();
+        let gone = written.filter(|(node, _)| !own.nodes.contains_key(*node));
+        gone.map(|(node, _)| format!("seen/{}/{node}", self.me.member)).collect()
+    }
+
+    /// Returns the next change of a member that is in.
+    fn duty(&mut self, own: &Own, lease: i64, now: Micros) -> Option<Transaction> {
+        let change = Transaction { lease, ..Transaction::default() };
+        let path = format!("members/{}", self.me.member);
+        let is_outvoted = self.view.later_format().is_some();
+        if own.is_leaving || is_outvoted {
+            self.stage = Stage::Leaving { lease };
+            self.lease.end();
+            return Some(Transaction { deletes: vec![path], ..change });
+        }
+        if let Some(number) = self.confirmation(own, now) {
+            return Some(Transaction { puts: vec![self.member(number)], ..change });
+        }
+        let (puts, deletes) = (self.reports(own), self.stale(own));
+        if !puts.is_empty() || !deletes.is_empty() {
+            return Some(Transaction { puts, deletes, ..change });
+        }
+        if let Some(pause) = self.wanted_pause.take() {
+            return Some(match pause {
+                Some(pause) => Transaction { puts: vec![Record::Pause(pause)], ..change },
+                None => Transaction { deletes: vec!["pause".to_owned()], ..change },
+            });
+        }
+        if self.view.leader.is_none() {
+            let may_campaign = own.may_lead && now >= self.abstains_until;
+            let Me { member, instance, .. } = self.me.clone();
+            let leader = Record::Leader(Leader { member, instance });
+            let checks = vec![("leader".to_owned(), 0)];
+            return may_campaign.then(|| Transaction { checks, puts: vec![leader], ..change });
+        }
+        let leader = self.view.leader.as_ref().filter(|_| self.leads(now))?.revision;
+        if self.is_overruled(own, now) {
+            self.abstains_until = now + ABSTENTION;
+            let checks = vec![("leader".to_owned(), leader)];
+            return Some(Transaction { checks, deletes: vec!["leader".to_owned()], ..change });
+        }
+        let term = match self.wanted.take() {
+            Some(term) => self.is_next(&term).then_some(term),
+            None if own.is_changing => None,
+            None => self.due_term(own),
+        };
+        let known = self.view.term.as_ref().map_or(0, |term| term.revision);
+        let checks = vec![("leader".to_owned(), leader), ("term".to_owned(), known)];
+        term.map(|term| Transaction { checks, puts: vec![Record::Term(term)], ..change })
+    }
+
+    /// Returns the number of the term to be confirmed.
+    fn confirmation(&self, own: &Own, now: Micros) -> Option<u64> {
+        let term = self.view.present()?;
+        let is_due = term.phase != Phase::Serving
+            && own.waits_in >= term.number
+            && self.confirmed < term.number
+            && now >= self.me.shared_until;
+        is_due.then_some(term.number)
+    }
+
+    /// Do the others see that the writer is lost, while this leader sees it?
+    fn is_overruled(&mut self, own: &Own, now: Micros) -> bool {
+        let writer = own.primary.as_ref().map(|writer| writer.node.as_str());
+        let is_overruled = writer.is_some_and(|node| self.view.is_overruled(&self.me.member, node));
+        if !is_overruled {
+            self.overruled_since = None;
+            return false;
+        }
+        now >= *self.overruled_since.get_or_insert(now) + PATIENCE
+    }
+
+    /// Is it the term after the present one? A proposal may be written already.
+    fn is_next(&self, term: &Term) -> bool {
+        term.number == self.view.present().map_or(0, |present| present.number) + 1
+    }
+
+    /// Returns the term that the leader has to write, if it changes no primary itself.
+    fn due_term(&self, own: &Own) -> Option<Term> {
+        let last = self.view.present();
+        let serving = |writer: &Writer| Term::after(last, writer.clone(), Phase::Serving);
+        let Some(term) = last else { return own.primary.as_ref().map(serving) };
+        let is_later = |own: &&Writer| {
+            own.system == term.writer.system && own.timeline >= term.writer.timeline
+        };
+        match &term.phase {
+            // Another member led the change, and has left it.
+            Phase::Draining { .. } => Some(serving(&term.writer)),
+            Phase::Closed { .. } => own.primary.as_ref().filter(is_later).map(serving),
+            // A person or a cluster manager has promoted a node.
+            Phase::Serving => own
+                .primary
+                .as_ref()
+                .filter(is_later)
+                .filter(|own| **own != term.writer)
+                .map(serving),
+        }
+    }
+
+    /// Learns the answer to the last request.
+    pub fn done(&mut self, request: &Request, answer: Answer, own: &Own, now: Micros) {
+        if !matches!(answer, Answer::Failed(_) | Answer::Refused) {
+            self.trouble = None;
+        }
+        match (request, answer) {
+            (_, Answer::Failed(why)) => {
+                self.retry_at = now + RETRY;
+                self.trouble = Some(why);
+                // What was written is not known.
+                self.told.clear();
+            }
+            (Request::Load, Answer::Loaded { records, revision }) => {
+                self.load(records, revision);
+                if self.stage == Stage::Out {
+                    self.look(now);
+                }
+            }
+            (Request::Grant, Answer::Granted(lease)) => {
+                self.stage = Stage::Granted { lease, asked_at: self.asked_at };
+            }
+            (Request::Change(_), Answer::Loaded { records, revision }) => {
+                self.load(records, revision);
+                if let Stage::Granted { lease, asked_at } = self.stage {
+                    self.stage = Stage::In { lease };
+                    self.lease.renewed(asked_at);
+                    self.told.clone_from(&own.nodes);
+                }
+            }
+            (Request::Change(change), Answer::Done) => self.changed(change),
+            (Request::Change(_), Answer::Refused) => match self.stage {
+                Stage::Granted { .. } => self.stage = Stage::Out,
+                // Somebody else was faster.
+                _ => self.retry_at = now + RETRY / 10,
+            },
+            (Request::Revoke(_), _) => {
+                self.stage = if own.is_leaving { Stage::Left } else { Stage::Out };
+                self.told.clear();
+                self.retry_at = now + REFUSED;
+            }
+            (_, Answer::Granted(_) | Answer::Loaded { .. } | Answer::Done | Answer::Refused) => {}
+        }
+    }
+
+    fn load(&mut self, records: Vec<(String, Vec<u8>, i64)>, revision: i64) {
+        self.view = View { revision, ..View::default() };
+        for (path, value, revision) in records {
+            self.view.put(&path, &value, revision);
+        }
+        self.is_outdated = false;
+    }
+
+    /// Is there room for this member?
+    fn look(&mut self, now: Micros) {
+        let Me { member, instance, .. } = &self.me;
+        let rival = self.view.members.get(member).filter(|own| own.instance != *instance);
+        let why = match (self.view.later_format(), rival) {
+            (Some(why), _) => why.to_owned(),
+            (None, Some(_)) if self.view.is_alive(member) => format!(
+                "another process is member {member} of this cluster: if it was not ended just now, \
+                 set the key member"
+            ),
+            (None, _) => {
+                self.stage = Stage::Looked;
+                return;
+            }
+        };
+        self.trouble = Some(why);
+        self.retry_at = now + REFUSED;
+    }
+
+    fn changed(&mut self, change: &Transaction) {
+        for record in &change.puts {
+            match record {
+                Record::Seen(_, node, seen) => drop(self.told.insert(node.clone(), seen.clone())),
+                Record::Member(_, own) => self.confirmed = own.confirmed,
+                Record::Leader(_) | Record::Term(_) | Record::Pause(_) => {}
+            }
+        }
+    }
+
+    /// May clients use the writer now? `primary`: the one by this member's own facts.
+    #[must_use]
+    pub fn gate(&self, primary: Option<&Writer>, now: Micros) -> Gate {
+        if !self.lease.holds(now + MARGIN) {
+            let why = self.trouble.as_deref().unwrap_or("etcd has not answered in time");
+            return Gate::Cut(format!("this Weir holds no lease at etcd: {why}"));
+        }
+        let Some(term) = self.view.present() else {
+            return Gate::Wait("the members have agreed on no primary yet".to_owned());
+        };
+        match &term.phase {
+            Phase::Draining { to } => Gate::Wait(format!("switchover to node {to}")),
+            Phase::Closed { .. } => {
+                Gate::Cut(format!("failover: the members replace node {}", term.writer.node))
+            }
+            Phase::Serving if primary.is_some_and(|own| *own != term.writer) => {
+                Gate::Wait(format!(
+                    "the members have agreed on node {}, timeline {}",
+                    term.writer.node, term.writer.timeline
+                ))
+            }
+            Phase::Serving => Gate::Open,
+        }
+    }
+
+    /// May this member begin to replace the lost writer `node` now?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_begin(&self, node: &str, now: Micros) -> Result<(), Hesitation> {
+        self.may_lead_on(now)?;
+        if let Some(pause) = &self.view.pause {
+            return Err(Hesitation::Paused(pause.by.clone()));
+        }
+        let term = self.view.present().ok_or(Hesitation::NoTerm)?;
+        if term.writer.node != node {
+            return Err(Hesitation::OtherWriter(term.writer.node.clone()));
+        }
+        self.view.is_lost_by_majority(&self.me.member, node)
+    }
+
+    /// May this member go on with a change of the primary?
+    ///
+    /// # Errors
+    /// Why not: it has lost the lead.
+    pub fn may_lead_on(&self, now: Micros) -> Result<(), Hesitation> {
+        if !self.lease.holds(now) {
+            return Err(Hesitation::NoLease);
+        }
+        match &self.view.leader {
+            None => Err(Hesitation::NoLeader),
+            Some(_) if self.leads(now) => Ok(()),
+            Some(leader) => Err(Hesitation::OtherLeader(leader.record.member.clone())),
+        }
+    }
+
+    /// Do all other members wait since the term of this number, which the view must have, or have they
+    /// lost their leases?
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn do_all_wait(&self, number: u64, now: Micros) -> Result<(), Hesitation> {
+        let awaited: Vec<_> = self.view.awaited(&self.me.member, number).collect();
+        match awaited.is_empty() && now >= self.me.shared_until {
+            true => Ok(()),
+            false => Err(Hesitation::Awaited(awaited.join(", "))),
+        }
+    }
+}
