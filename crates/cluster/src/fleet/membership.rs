@@ -1,4 +1,4 @@
-//! What one member asks of etcd, step by step.
+//! The requests of one member to etcd, step by step.
 //!
 //! ```text
 //! Out ─► Load ─► Grant ─► Register, with all records ─► In ─► changes of records
@@ -40,7 +40,7 @@ pub struct Me {
     pub shared_until: Micros,
 }
 
-/// What this member knows without etcd.
+/// The facts that this member has without etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// The primary by fresh facts.
@@ -133,7 +133,7 @@ pub struct Membership {
     view: View,
     /// The watched changes have a gap.
     is_outdated: bool,
-    /// What the others know of what this member sees.
+    /// The reports of this member about the nodes, as they were written last.
     told: BTreeMap<String, Seen>,
     confirmed: u64,
     wanted: Option<Term>,
@@ -300,7 +300,7 @@ impl Membership {
         Record::Member(member, Member { format: FORMAT, version, instance, confirmed })
     }
 
-    /// What the others do not know yet of what this member sees.
+    /// Returns the reports of this member about the nodes that were not written yet.
     fn reports(&self, own: &Own) -> Vec<Record> {
         let news = own.nodes.iter().filter(|(node, seen)| self.told.get(*node) != Some(*seen));
         news.map(|(node, seen)| Record::Seen(self.me.member.clone(), node.clone(), seen.clone()))
@@ -417,7 +417,7 @@ impl Membership {
             (_, Answer::Failed(why)) => {
                 self.retry_at = now + RETRY;
                 self.trouble = Some(why);
-                // What was written is not known.
+                // Nobody knows whether it was written.
                 self.told.clear();
             }
             (Request::Load, Answer::Loaded { records, revision }) => {

@@ -25,7 +25,7 @@ pub struct Member {
     pub confirmed: u64,
 }
 
-/// What a member sees of a node.
+/// The state of a node, as a member sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// The word of the verdict.

@@ -49,7 +49,7 @@ impl Succession {
     ) -> Result<Self, Hesitation> {
         membership.may_begin(node, now)?;
         let last = membership.view().present().ok_or(Hesitation::NoTerm)?;
-        // What another leader has done about this loss is still done.
+        // The steps that another leader has done about this loss are still done.
         let phase = match &last.phase {
             Phase::Closed { .. } => last.phase.clone(),
             Phase::Serving | Phase::Draining { .. } => {

@@ -194,7 +194,7 @@ struct Renewal {
     is_lost: bool,
 }
 
-/// What the member's process does about a loss.
+/// The work of the member's process about a loss.
 #[derive(Debug)]
 enum Work {
     None,
@@ -230,7 +230,7 @@ struct Weir {
     /// The part of etcd's log that it has watched.
     watched: usize,
     watch_due: Micros,
-    /// What the pools were told: may they use this node?
+    /// The node that the pools may use, as they were told.
     open_at: Option<usize>,
     /// A server is in use there.
     busy_at: Option<usize>,
