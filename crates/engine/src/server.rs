@@ -11,13 +11,15 @@ use std::sync::Arc;
 
 use config::PoolMode;
 use sql::Signs;
-use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
+use crate::cancel::outcome::ServerCancel;
 use crate::encoding::Letters;
 use crate::ids::{ClientId, Micros, PoolId};
 pub use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::close_reason::Doomed;
 use crate::lifecycle::link::Link;
+use crate::lifecycle::own_query::OwnError;
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
 pub use crate::login::server_login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
@@ -28,8 +30,9 @@ pub use crate::phase::{ServerPhase, Settling};
 use crate::relay::changes::Changes;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
-use crate::relay::outcome::Outcome;
+use crate::relay::parse_context::ContextChange;
 use crate::relay::prepared::ServerStatements;
+use crate::relay::status::Status;
 use crate::relay::stream::Stream;
 use crate::relay::unnamed::ServerUnnamed;
 use crate::session::ahead::Ahead;
@@ -61,11 +64,7 @@ pub struct Server {
     pub client: Link<ClientId>,
     pub ledger: Ledger,
     pub stream: Stream,
-    /// Transaction status of the last ReadyForQuery: `I` idle, `T` in a transaction, `E` in a
-    /// failed one.
-    pub status: u8,
-    /// The outcome of its client's last transaction.
-    pub(crate) outcome: Outcome,
+    pub status: Status,
     /// BackendKeyData, for cancel requests.
     pub key: CancelKey,
     /// The parameters that it reported at login, or as its defaults since then, for the welcome of its
@@ -80,17 +79,11 @@ pub struct Server {
     /// Number of times that it was given to a client.
     pub uses: u64,
     pub stages: Stages,
-    /// The cancel request for it that is under way. Until that is over, the server is linked to no
-    /// other client, whose query could be cancelled.
-    pub cancel: Option<u64>,
-    /// The reason to close the server as soon as it is free.
-    pub doomed: Option<CloseReason<'static>>,
-    /// The error that Weir's own query has got.
-    pub own_error: Option<ErrorFields>,
-    /// The changes of the present transaction; None if there are none.
-    pub changes: Option<Box<Changes>>,
-    /// May the present transaction have changed the parse context?
-    pub context_changed: bool,
+    pub cancel: ServerCancel,
+    pub doomed: Doomed,
+    pub own_error: OwnError,
+    pub changes: Changes,
+    pub context_change: ContextChange,
     pub session: SessionBox,
     /// Was it opened with the keys of its user's own SCRAM proof, for which `user=` stands in the
     /// configuration? Other users may not use it ([`crate::settings::PoolSettings::own_verifier`]).
@@ -115,8 +108,7 @@ impl Server {
             client: Link::default(),
             ledger: Ledger::default(),
             stream: Stream::default(),
-            status: b'I',
-            outcome: Outcome::default(),
+            status: Status::default(),
             key: CancelKey::default(),
             welcome: Arc::default(),
             vars: Values::default(),
@@ -126,11 +118,11 @@ impl Server {
             times: ServerTimes::connect(now),
             uses: 0,
             stages: Stages::default(),
-            cancel: None,
-            doomed: None,
-            own_error: None,
-            changes: None,
-            context_changed: false,
+            cancel: ServerCancel::default(),
+            doomed: Doomed::default(),
+            own_error: OwnError::default(),
+            changes: Changes::default(),
+            context_change: ContextChange::default(),
             session: SessionBox::default(),
             own_keys: false,
             password_number: None,
@@ -178,7 +170,7 @@ impl Server {
 
     /// May a text have another meaning here, for a reason that the client's settings do not show?
     pub fn has_own_meanings(&self) -> bool {
-        self.context_changed || self.pins().contains(Pins::TEMPORARY)
+        self.context_change.is_possible() || self.pins().contains(Pins::TEMPORARY)
     }
 
     /// Returns the reasons for which its client keeps the server.
@@ -340,7 +332,7 @@ impl Server {
     /// Notes that the server has changed a parameter by itself, and its client has another value.
     pub fn has_changed_by_itself(&mut self) {
         // Texts that are parsed until the end of the transaction have the server's meaning.
-        self.context_changed = true;
+        self.context_change.note();
         if self.is_pinned() {
             // A pinned server is not linked again, so it is probed.
             self.doubt_settings();
@@ -444,7 +436,7 @@ impl Server {
     /// Is the server fit for another client? It owes no reply, has no open transaction, and no
     /// message is half read.
     pub fn is_clean(&self) -> bool {
-        self.ledger.is_at_rest() && self.status == b'I' && self.stream.at_boundary()
+        self.ledger.is_at_rest() && self.status.is_idle() && self.stream.at_boundary()
     }
 
     /// Is no message of the server half read?

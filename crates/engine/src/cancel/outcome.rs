@@ -6,6 +6,26 @@ use crate::ids::{ClientId, WorkerId};
 /// number, which distinguishes it from later clients in the slot.
 pub(crate) type Requester = (WorkerId, ClientId, u64);
 
+/// Is a cancel request for a server under way? Until it is over, the server is linked to no other
+/// client, whose query could be cancelled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerCancel(bool);
+
+impl ServerCancel {
+    #[inline]
+    pub(crate) fn is_under_way(self) -> bool {
+        self.0
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.0 = true;
+    }
+
+    pub(super) fn end(&mut self) {
+        self.0 = false;
+    }
+}
+
 /// The result of forwarding a cancel request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelEnd {

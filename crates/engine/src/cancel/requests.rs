@@ -127,11 +127,11 @@ impl Cancels {
         context: &mut Context,
         io: &mut impl Io<X>,
     ) {
-        if server.cancel.is_some() {
+        if server.cancel.is_under_way() {
             return;
         }
         let cancel = context.next_serial();
-        server.cancel = Some(cancel);
+        server.cancel.begin();
         let mut packet = Vec::new();
         frontend::cancel_request(&mut packet, server.key.pid, &server.key.secret);
         self.begin(cancel, To::Server(on, server.serial), requester);
@@ -220,7 +220,7 @@ impl Server {
         );
         let works = renews || matches!(*self.phase, ServerPhase::Linked);
         let busy = works && !self.ledger.owes_nothing();
-        match (busy, self.cancel.is_some()) {
+        match (busy, self.cancel.is_under_way()) {
             (true, false) => Ok(()),
             (true, true) => Err(CancelOutcome::Sent),
             (false, _) => Err(CancelOutcome::Idle),
@@ -230,9 +230,9 @@ impl Server {
     /// Ends the request for this server. Another client may get the server only if the request can
     /// no longer reach it.
     pub(crate) fn cancel_over(&mut self, end: CancelEnd) -> CancelOver {
-        self.cancel = None;
+        self.cancel.end();
         if end == (CancelEnd::Late { sent: true }) {
-            self.doomed = Some(CloseReason::CancelMayCome);
+            self.doomed.condemn(CloseReason::CancelMayCome);
         }
         let waits = matches!(*self.phase, ServerPhase::Finishing | ServerPhase::Settling(_));
         let over = self.doomed.is_some() || self.ledger.is_at_rest();

@@ -185,8 +185,7 @@ pub(crate) fn ask(client: &mut Client, server: &mut Server, owner: Owner, now: M
     if let Some(answer) = server.phase.auth_answer() {
         *answer = Some(Box::default());
     }
-    server.own_error = None;
-    server.times.asked(now);
+    server.begin_to_ask(now);
     if let Some(step) = signal_step(client) {
         *step = Step::Ask(owner);
     }
@@ -242,7 +241,7 @@ fn is_login_user(client: &Client, server: Option<&Server>) -> bool {
         let may_differ = Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE | Signs::LOCAL;
         let pins = server.pins();
         !server.session.traces.signs.intersects(may_differ)
-            && !server.context_changed
+            && !server.context_change.is_possible()
             && !pins.contains(Pins::UNVERIFIED)
     });
     let is_itself =

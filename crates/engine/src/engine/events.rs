@@ -254,8 +254,8 @@ impl<X: Exchange> Engine<X> {
             }
             // They finish their current work, and are not linked again.
             for (on, server) in self.servers.iter_mut() {
-                if server.pool == id && server.doomed.is_none() && is_there(on) {
-                    server.doomed = Some(CloseReason::CloseNeeded);
+                if server.pool == id && is_there(on) {
+                    server.doomed.retire(CloseReason::CloseNeeded);
                 }
             }
             let parked = self.pools.exchange.pool(id, |pool| {

@@ -218,7 +218,7 @@ impl<X: Exchange> Engine<X> {
             }
             // Nothing was asked, so the message itself does not matter. The cancel request may be
             // over now.
-            Preparation::AwaitCancel if server.cancel.is_some() => return,
+            Preparation::AwaitCancel if server.cancel.is_under_way() => return,
             Preparation::AwaitCancel | Preparation::Probe(_) => return self.judge(id, on, io),
             // `reply_bytes` goes on.
             Preparation::Ahead(_) => return,

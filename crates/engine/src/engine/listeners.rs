@@ -168,7 +168,7 @@ impl<X: Exchange> PoolListeners<'_, X> {
         let Some(server) = self.listeners.server(id) else { return step };
         let Server { epoch, doomed, .. } = *self.servers[server];
         let unfit = self.pools.exchange.pool(id, |pool| unfit_to_listen(pool, epoch));
-        doomed.or(unfit).map_or(step, |why| ListenerStep::Close(server, why))
+        (*doomed).or(unfit).map_or(step, |why| ListenerStep::Close(server, why))
     }
 
     /// Opens or continues a pool's listener, if the pool has one.

@@ -193,7 +193,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         let server = &*self.servers[on];
-        match server.doomed {
+        match *server.doomed {
             Some(reason) => self.seats().close(on, reason, io),
             None if server.is_clean() => self.place(on, io),
             None => self.seats().close(on, CloseReason::GotDirty, io),

@@ -73,7 +73,7 @@ impl<X: Exchange> Notes<'_, X> {
     pub fn server_is_large(&mut self, serial: u64) {
         let mut servers = self.servers.iter_mut();
         if let Some((_, server)) = servers.find(|(_, server)| server.serial == serial) {
-            server.doomed.get_or_insert(CloseReason::MaxMemory);
+            server.doomed.retire(CloseReason::MaxMemory);
         }
     }
 

@@ -276,7 +276,7 @@ impl<X: Exchange> Overdue<'_, X> {
                 // The query may wait for a lock, as the client's own request would, and the
                 // client's state is on this server only.
                 (ServerPhase::Preparing(Preparation::Confirm), Some(_))
-                    if server.status != b'I' || server.has_traces() =>
+                    if !server.status.is_idle() || server.has_traces() =>
                 {
                     if !over(settings.query_timeout, server.times.asked_at(), now) {
                         continue;

@@ -86,7 +86,7 @@ impl<X: Exchange> Paths<'_, X> {
         let client = &self.clients[id];
         let is_held = client.server.is_some_and(|on| {
             let server = &*self.servers[on];
-            let is_at_rest = server.ledger.is_at_rest() && server.status == b'I';
+            let is_at_rest = server.ledger.is_at_rest() && server.status.is_idle();
             is_at_rest && server.keeps_only_numbers() && !self.pools.is_reader(server.pool)
         });
         let is_whole = client.stream.at_boundary();

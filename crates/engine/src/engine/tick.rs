@@ -201,7 +201,7 @@ fn replace_when_free<X: Exchange>(servers: &mut Servers, pools: &mut Pools<X>) {
         if number.is_some()
             && pools.exchange.pool(server.pool, |pool| pool.passwords.replaces(number))
         {
-            server.doomed.get_or_insert(CloseReason::CloseNeeded);
+            server.doomed.retire(CloseReason::CloseNeeded);
         }
     }
 }

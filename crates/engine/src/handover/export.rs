@@ -19,7 +19,6 @@ use crate::handover::records::{
     ServerRecord, StatementRecord, VarsRecord, WelcomeRecord, WorkerRecords,
 };
 use crate::ids::{ClientId, PoolId, ServerId};
-use crate::relay::outcome::Outcome;
 use crate::relay::prepared::Statement;
 use crate::server::{Server, ServerPhase};
 use crate::session::ahead::Ahead;
@@ -135,7 +134,6 @@ impl RecordWriter {
         let statements = server.statements.by_use();
         let own = client.and_then(|client| client.extended.as_ref());
         let ahead = server.session.ahead.as_deref();
-        let changes = server.changes.as_deref();
         let mut traces = server.session.traces;
         traces.named |= server.has_too_many_names();
         let shows = |serial| ahead.is_some_and(|ahead| ahead.shows(serial));
@@ -143,7 +141,7 @@ impl RecordWriter {
             pool: server.pool.0,
             mode: server.mode.word().to_owned(),
             is_obsolete: server.epoch != epoch || server.doomed.is_some(),
-            status: server.status,
+            status: server.status.byte(),
             process_id: server.key.pid,
             secret: server.key.secret.clone(),
             welcome: self.welcome(&server.welcome),
@@ -155,15 +153,13 @@ impl RecordWriter {
                 .collect(),
             unnamed_is_clients: own.is_some_and(|own| server.unnamed.is_of(&own.unnamed)),
             numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
-            changes_schema: changes.is_some_and(|changes| changes.schema),
-            values_before: changes
-                .and_then(|changes| changes.values_before.as_ref())
-                .map(|values| self.vars(values)),
+            changes_schema: server.changes.has_schema(),
+            values_before: server.changes.values_before().map(|values| self.vars(values)),
             lent: server.session.lent.keys().map(|name| name.to_vec()).collect(),
             traces,
             may_set: server.session.may_set,
-            context_changed: server.context_changed,
-            has_failed: server.outcome == Outcome::Failed,
+            context_changed: server.context_change.is_possible(),
+            has_failed: server.status.has_ended_failed(),
             before: server.session.before.as_ref().map(|values| self.vars(values)),
             followed: server.session.followed.as_ref().map(|values| self.vars(values)),
             resets: server.session.resets.clone(),
@@ -251,7 +247,7 @@ impl Server {
         matches!(*self.phase, ServerPhase::Linked)
             && self.ledger.is_at_rest()
             && self.stream.at_boundary()
-            && self.cancel.is_none()
+            && !self.cancel.is_under_way()
             && !self.awaits_settings()
     }
 }

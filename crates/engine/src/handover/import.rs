@@ -17,8 +17,9 @@ use crate::login::auth::Login;
 use crate::notify::listening::{Listening, News};
 use crate::phase::Restored;
 use crate::relay::changes::Changes;
-use crate::relay::outcome::Outcome;
+use crate::relay::parse_context::ContextChange;
 use crate::relay::prepared::{DOUBTFUL, Statement};
+use crate::relay::status::Status;
 use crate::relay::unnamed::{ClientUnnamed, ServerUnnamed};
 use crate::routing::Place;
 use crate::server::Server;
@@ -222,9 +223,8 @@ impl ServerRecord {
         tables: &ImportTables,
     ) -> Box<Server> {
         server.phase.restore();
-        server.status = self.status;
-        server.context_changed = self.context_changed;
-        server.outcome = if self.has_failed { Outcome::Failed } else { Outcome::Fine };
+        server.status = Status::imported(self.status, self.has_failed);
+        server.context_change = ContextChange::imported(self.context_changed);
         let secret = std::mem::take(&mut self.secret);
         server.key = CancelKey { pid: self.process_id, secret };
         server.welcome = tables.welcome(self.welcome);
@@ -237,11 +237,7 @@ impl ServerRecord {
             import_session(&mut self, session, tables);
         }
         let values_before = self.values_before.map(|at| tables.vars(at));
-        if self.changes_schema || values_before.is_some() {
-            server.changes = Some(
-                Changes { schema: self.changes_schema, values_before, ..Changes::default() }.into(),
-            );
-        }
+        server.changes = Changes::imported(self.changes_schema, values_before);
         server.times.import(self.released_at, self.asked_at, self.replied_at);
         for (id, is_doubtful) in self.statements {
             if let Some(statement) = tables.statements.get(&id) {

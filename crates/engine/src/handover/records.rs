@@ -327,7 +327,7 @@ pub struct ServerRecord {
     pub values_before: Option<u32>,
     /// Names of the client's statements that were prepared there under the client's own names.
     pub lent: Vec<Vec<u8>>,
-    /// See `Server::context_changed`.
+    /// See `Server::context_change`.
     pub context_changed: bool,
     /// Its client's last transaction has failed.
     pub has_failed: bool,

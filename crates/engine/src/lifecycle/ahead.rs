@@ -91,8 +91,7 @@ pub(crate) fn await_settings(
     now: Micros,
 ) {
     let waiter = Waiter::served(id, server.pool, now);
-    server.own_error = None;
-    server.times.asked(now);
+    server.begin_to_ask(now);
     server.phase.ask(step);
     client.phase.hold_back(waiter);
 }

@@ -155,7 +155,7 @@ impl<X: Exchange> Pair<'_, X> {
         let is_otherwise = matches!(*server.phase, ServerPhase::Preparing(Preparation::Reapply));
         // Once per transaction. If the server changes the value again, the client keeps the
         // server's value.
-        let again = !changed_there.is_empty() && !server.context_changed;
+        let again = !changed_there.is_empty() && !server.context_change.is_possible();
         if !changed_there.is_empty() {
             server.has_changed_by_itself();
         }

@@ -257,7 +257,7 @@ pub(crate) fn left<X: Exchange>(
     let epoch = server.epoch;
     server.phase.settle(Settling::Fresh);
     let unfit = pool.lock(|pool| unfit(pool, epoch));
-    unfit.or(server.doomed).unwrap_or(CloseReason::LeftLobby)
+    unfit.or(*server.doomed).unwrap_or(CloseReason::LeftLobby)
 }
 
 /// Looks after a server in the lobby. `aged`: the pools that have already asked a server to leave

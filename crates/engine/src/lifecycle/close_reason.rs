@@ -1,6 +1,8 @@
 //! Why a server connection is closed. Where PgBouncer has a text for the reason, Weir uses it:
 //! users search the log for it, and drivers show it.
 
+use std::ops::Deref;
+
 use crate::own_error::Cause;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,31 @@ pub enum CloseReason<'a> {
     BadPacket,
     /// A text of PostgreSQL, of the operating system or of a decoder.
     Text(&'a str),
+}
+
+/// The reason to close a server as soon as it is free, if there is one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Doomed(Option<CloseReason<'static>>);
+
+impl Deref for Doomed {
+    type Target = Option<CloseReason<'static>>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Doomed {
+    /// The server is no longer wanted. An earlier reason remains.
+    pub(crate) fn retire(&mut self, reason: CloseReason<'static>) {
+        self.0.get_or_insert(reason);
+    }
+
+    /// The server cannot be used for another client. An earlier reason is replaced.
+    pub(crate) fn condemn(&mut self, reason: CloseReason<'static>) {
+        self.0 = Some(reason);
+    }
 }
 
 impl<'a> CloseReason<'a> {

@@ -89,17 +89,14 @@ impl<X: Exchange> OnePool<'_, X> {
         context: &mut Context,
         io: &mut impl Io<X>,
     ) -> bool {
-        let changes = server.changes.as_ref();
-        let Some(unexplained) = changes.and_then(|changes| changes.unexplained.as_ref()) else {
-            return false;
-        };
+        let Some(unexplained) = server.changes.unexplained() else { return false };
         let mut sql = Vec::new();
         for slot in unexplained.slots.each(context.names.len()) {
             sql.extend_from_slice(format!("RESET {};", context.names.name(slot)).as_bytes());
         }
         if sql.is_empty() || !self.view.settings.connect_query.is_empty() {
             // `connect_query` may have set them, and RESET would undo that.
-            server.changes = None;
+            server.changes.take_unexplained();
             return false;
         }
         server.phase.settle(Settling::Explain);
@@ -115,8 +112,7 @@ impl<X: Exchange> OnePool<'_, X> {
         client: Option<&mut Client>,
         names: &TrackedNames,
     ) {
-        let changes = server.changes.take();
-        let Some(unexplained) = changes.and_then(|changes| changes.unexplained) else { return };
+        let Some(unexplained) = server.changes.take_unexplained() else { return };
         if let Some(client) = client {
             for slot in unexplained.slots.each(names.len()) {
                 if client.vars.get(slot) == server.vars.get(slot) {
@@ -132,7 +128,6 @@ impl<X: Exchange> OnePool<'_, X> {
 impl Server {
     /// Returns the client, with its serial number, whose changes of parameters are unexplained.
     pub(crate) fn unexplained_client(&self) -> Option<(ClientId, u64)> {
-        let changes = self.changes.as_ref()?;
-        changes.unexplained.as_ref().map(|unexplained| unexplained.client)
+        self.changes.unexplained().map(|unexplained| unexplained.client)
     }
 }

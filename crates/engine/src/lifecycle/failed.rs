@@ -162,8 +162,8 @@ impl Client {
     /// Begins to use a server that was to be put into a failed transaction. Returns false if it is in
     /// none.
     pub(crate) fn begin_failed(&mut self, server: &mut Server, now: Micros) -> bool {
-        server.own_error = None;
-        if server.status != b'E' {
+        server.own_error.forget();
+        if !server.status.is_failed() {
             return false;
         }
         self.while_waiting.steps.set(Steps::FAILS, false);

@@ -230,7 +230,7 @@ impl Server {
                 let whole = !in_message && io.server_flushed(on);
                 let ledger = &self.ledger;
                 if needs_success || !whole || !ledger.ends_by_itself() || ledger.owes_weir() {
-                    self.doomed = Some(CloseReason::NotReady);
+                    self.doomed.condemn(CloseReason::NotReady);
                 }
                 self.phase.finish();
                 self.times.asked(io.now());

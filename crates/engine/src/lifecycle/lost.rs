@@ -71,7 +71,7 @@ impl Server {
     /// and send nothing more, and no reply could tell it that it does not listen any more.
     fn may_lose_channels(&self) -> bool {
         const MAY_LISTEN: Signs = Signs::LISTEN.with(Signs::OPAQUE);
-        let is_idle = self.status == b'I' && self.ledger.unanswered().is_nothing();
+        let is_idle = self.status.is_idle() && self.ledger.unanswered().is_nothing();
         is_idle && self.session.traces.signs.intersects(MAY_LISTEN)
     }
 }
@@ -138,7 +138,7 @@ impl Server {
                 | Preparation::Statements
                 | Preparation::Recount(_)
                 | Preparation::Confirm,
-            ) if self.status == b'I' && !self.has_traces() => Losing::Prepared,
+            ) if self.status.is_idle() && !self.has_traces() => Losing::Prepared,
             ServerPhase::Preparing(Preparation::TellPrincipal(_)) => Losing::AskedAboutRole,
             ServerPhase::Preparing(Preparation::Fail | Preparation::Begin) => Losing::Prepared,
             ServerPhase::Preparing(Preparation::Restore | Preparation::Ask(_)) => {
@@ -183,13 +183,13 @@ impl<X: Exchange> Pair<'_, X> {
             BatchEnd::Open => Unanswered { requests: 0, rest: Rest::Open },
         });
         // A transaction is over, and Weir has not found out yet what it has left.
-        let is_over = server.status == b'I' && unanswered.is_nothing();
+        let is_over = server.status.is_idle() && unanswered.is_nothing();
         let traces = server.session.traces;
         let is_unjudged = traces.earlier || is_over && traces.are_due();
         let pins = server.pins().without(Pins::DRAWN).without(Pins::LISTEN);
         let pins = if is_unjudged { pins.with(Pins::UNVERIFIED) } else { pins };
         Loss {
-            status: server.status,
+            status: server.status.byte(),
             unanswered,
             ending: server.ledger.endings.unanswered,
             is_harmless: refused.is_some() || server.has_harmless_request(),
@@ -215,8 +215,7 @@ impl<X: Exchange> Pair<'_, X> {
 
     /// The client's values are again those from before the lost transaction.
     pub(crate) fn roll_back_values(&mut self, io: &mut impl Io<X>) {
-        let changes = self.server.changes.take();
-        let Some(before) = changes.and_then(|changes| changes.values_before) else { return };
+        let Some(before) = self.server.changes.undo() else { return };
         let told = std::mem::replace(&mut self.client.vars, before.clone());
         report_changes(self.id, &told, &before, &self.context.names, io);
     }

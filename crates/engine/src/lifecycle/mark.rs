@@ -49,7 +49,7 @@ pub(crate) fn begin<X: Exchange>(
 /// The server has answered, and owes nothing. Returns why it must be closed, if it must.
 #[cold]
 pub(crate) fn end(server: &mut Server) -> Option<CloseReason<'static>> {
-    if let Some(reason) = server.doomed {
+    if let Some(reason) = *server.doomed {
         return Some(reason);
     }
     // It would be asked again and again.

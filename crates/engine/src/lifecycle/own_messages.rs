@@ -3,7 +3,7 @@
 use wire::frontend;
 
 use crate::context::Context;
-use crate::ids::ServerId;
+use crate::ids::{Micros, ServerId};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::Server;
 use crate::shell::{Exchange, Io};
@@ -26,10 +26,16 @@ impl Server {
             entry.serial = context.next_serial();
             self.ledger.owe(entry);
         }
-        self.own_error = None;
-        self.times.asked(io.now());
+        self.begin_to_ask(io.now());
         self.unnamed.destroy();
         io.send_server(on, &messages);
+    }
+
+    /// Weir asks the server, and reads the answers after this moment.
+    #[inline]
+    pub(crate) fn begin_to_ask(&mut self, now: Micros) {
+        self.own_error.forget();
+        self.times.asked(now);
     }
 
     /// Sends one such query.

@@ -1,4 +1,9 @@
-//! The queries that Weir runs for no client's sake, as the log names them.
+//! The queries that Weir runs for no client's sake, as the log names them, and the error that one of
+//! Weir's own messages has got.
+
+use std::ops::Deref;
+
+use wire::error_fields::ErrorFields;
 
 /// A query that Weir runs for no client's sake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,4 +17,36 @@ pub enum OwnQuery {
     /// DISCARD ALL and the like, which end the session of a client that has left. A failure closes
     /// the server.
     Forget,
+}
+
+/// The error that one of Weir's own messages to a server has got. The step that has sent the message
+/// takes it.
+#[derive(Debug, Default)]
+pub struct OwnError(Option<ErrorFields>);
+
+impl Deref for OwnError {
+    type Target = Option<ErrorFields>;
+
+    #[inline]
+    fn deref(&self) -> &Option<ErrorFields> {
+        &self.0
+    }
+}
+
+impl OwnError {
+    /// The server has refused a message.
+    pub(crate) fn keep(&mut self, error: ErrorFields) {
+        self.0 = Some(error);
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<ErrorFields> {
+        self.0.take()
+    }
+
+    /// An earlier error no longer matters.
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
 }

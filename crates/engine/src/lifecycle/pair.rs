@@ -85,7 +85,7 @@ impl Server {
     /// Unlinks the client, which has this serial number.
     pub(crate) fn lose_client(&mut self, serial: u64) {
         self.client.end();
-        self.context_changed = false;
+        self.context_change.end_transaction(false);
         if let Some(kept) = &mut self.kept {
             kept.refused = None;
             kept.opening = None;

@@ -17,7 +17,6 @@ use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::{Departure, TakenBack};
 use crate::lifecycle::mark;
-use crate::relay::outcome::Outcome;
 use crate::server::{Server, ServerPhase, Settling};
 use crate::session::carried::Carried;
 use crate::session::holding::end_hold;
@@ -107,14 +106,14 @@ impl<X: Exchange> Released<'_, X> {
     /// Must the server be closed because its client's last transaction has failed?
     #[inline(always)]
     fn has_failed(&mut self) -> bool {
-        self.server.outcome != Outcome::Fine && self.needs_success()
+        self.server.status.has_failed() && self.needs_success()
     }
 
     #[cold]
     fn needs_success(&mut self) -> bool {
         let needs_success = self.pool.view.settings.needs_success;
         if !needs_success {
-            self.server.outcome = Outcome::Fine;
+            self.server.status.forgive();
         }
         needs_success
     }
@@ -125,7 +124,7 @@ impl<X: Exchange> Released<'_, X> {
         let flushed = io.server_flushed(self.on);
         let server = &mut *self.server;
         server.phase.settle(Settling::Fresh);
-        if let Some(reason) = server.doomed {
+        if let Some(reason) = *server.doomed {
             return Freed::Close(reason);
         }
         if server.replication.is_some() {
@@ -138,7 +137,7 @@ impl<X: Exchange> Released<'_, X> {
             return Freed::Close(CloseReason::TransactionFailed);
         }
         let server = &mut *self.server;
-        if server.cancel.is_some() {
+        if server.cancel.is_under_way() {
             // The server is examined again when the cancel request is over.
             server.phase.settle(Settling::Cancel);
             return Freed::NotYet;
@@ -201,7 +200,7 @@ impl<X: Exchange> Released<'_, X> {
             return Freed::Close(CloseReason::TransactionFailed);
         }
         let (on, server) = (self.on, &mut *self.server);
-        if let Some(reason) = server.doomed {
+        if let Some(reason) = *server.doomed {
             return Freed::Close(reason);
         }
         let phase = &*server.phase;
@@ -210,7 +209,7 @@ impl<X: Exchange> Released<'_, X> {
         if discards || resets && resets_all(&self.pool.view.settings.reset_query) {
             self.pool.defaults_restored(server, &self.context.names);
         }
-        if server.cancel.is_some() {
+        if server.cancel.is_under_way() {
             server.phase.settle(Settling::Cancel);
             return Freed::NotYet;
         }
@@ -220,7 +219,8 @@ impl<X: Exchange> Released<'_, X> {
         if matches!(*server.phase, ServerPhase::Settling(Settling::Explain)) {
             self.pool.explained(server, self.last.as_deref_mut(), &self.context.names);
         }
-        if server.changes.is_some() && self.pool.explain(on, server, self.context, io) {
+        if server.changes.unexplained().is_some() && self.pool.explain(on, server, self.context, io)
+        {
             return Freed::NotYet;
         }
         if server.has_traces() {

@@ -73,7 +73,7 @@ pub(crate) fn drop_reserved<X: Exchange>(
     let Some(name) = lose(&error, &mut client.vars) else {
         let is_lost = lose(&error, &mut server.vars).is_some();
         if !is_lost {
-            server.own_error = Some(error);
+            server.own_error.keep(error);
         }
         return is_lost;
     };

@@ -171,8 +171,7 @@ impl Server {
     /// Begins to ask about a user.
     fn begin_question(&mut self, now: Micros) {
         self.phase.prepare(Preparation::Ask(Some(Box::default())));
-        self.own_error = None;
-        self.times.asked(now);
+        self.begin_to_ask(now);
         self.unnamed.destroy();
     }
 

@@ -217,7 +217,7 @@ impl<X: Exchange> Channels<'_, X> {
         }
         server.session.own().pinned = None;
         if failed {
-            server.doomed = Some(CloseReason::UnlistenRefused);
+            server.doomed.condemn(CloseReason::UnlistenRefused);
         }
         own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
         if own.unheard {
@@ -461,7 +461,7 @@ fn may_be_told(client: &Client, server: Option<&Server>) -> bool {
     }
     server.is_none_or(|server| {
         !client.times.in_transaction()
-            && server.status == b'I'
+            && server.status.is_idle()
             && !server.session.traces.are_due()
             && !server.stream.is_mid_message()
     })
@@ -479,7 +479,7 @@ fn is_between(client: &Client, server: &Server) -> bool {
         && server.is_clean()
         && server.session.traces.is_empty()
         && server.doomed.is_none()
-        && server.cancel.is_none()
+        && !server.cancel.is_under_way()
 }
 
 /// Does a client keep the server only because it listens?

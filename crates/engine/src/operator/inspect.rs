@@ -67,7 +67,7 @@ pub fn server_state(server: &Server, check_delay: Micros, now: Micros) -> Server
         // It has no client, and is idle again in a moment.
         ServerPhase::Preparing(Preparation::TellPrincipal(_)) => ServerState::Idle,
         ServerPhase::Preparing(_) => ServerState::Tested,
-        ServerPhase::Settling(_) if server.cancel.is_some() => ServerState::BeingCanceled,
+        ServerPhase::Settling(_) if server.cancel.is_under_way() => ServerState::BeingCanceled,
         ServerPhase::Settling(_) => ServerState::Tested,
         ServerPhase::Listening => ServerState::Listening,
         ServerPhase::Attending { .. } => ServerState::Attending,

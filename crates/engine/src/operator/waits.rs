@@ -53,7 +53,7 @@ impl Activity {
 /// Returns what `client` does with `server`, which it has.
 pub(crate) fn doing(server: &Server, client: &Client) -> Doing {
     let is_busy = !matches!(*server.phase, ServerPhase::Linked) || !server.ledger.owes_nothing();
-    let activity = match server.status {
+    let activity = match server.status.byte() {
         _ if is_busy => Activity::Active,
         b'E' => Activity::IdleInFailedTransaction,
         b'T' => Activity::IdleInTransaction,

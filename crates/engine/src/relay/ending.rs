@@ -73,10 +73,10 @@ pub(crate) struct Endings {
 }
 
 impl Endings {
-    /// A request begins, and everything before it is answered. `status`: that of the transaction.
+    /// A request begins, and everything before it is answered. `is_idle`: no transaction is open.
     #[inline]
-    pub(crate) fn begin(&mut self, status: u8) {
-        if status == b'I' {
+    pub(crate) fn begin(&mut self, is_idle: bool) {
+        if is_idle {
             self.bound = Ending::None;
         }
         self.unanswered = self.bound;
@@ -143,14 +143,14 @@ mod tests {
     fn a_portal_may_be_executed_until_the_transaction_ends() {
         let mut endings = Endings::default();
         endings.bind(Ending::of(b"SELECT 1"));
-        endings.begin(b'T');
+        endings.begin(false);
         assert_eq!(endings.unanswered, Ending::None);
         endings.bind(Ending::of(b"ROLLBACK"));
         assert_eq!(endings.unanswered, Ending::Rollback);
-        endings.begin(b'T');
+        endings.begin(false);
         assert_eq!(endings.unanswered, Ending::Commit);
-        endings.begin(b'I');
-        endings.begin(b'T');
+        endings.begin(true);
+        endings.begin(false);
         assert_eq!(endings.unanswered, Ending::None);
     }
 

@@ -75,6 +75,34 @@ const PRIVATE: u64 = 0b10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ParseContext(pub u64);
 
+/// May the present transaction of a server's client have changed the parse context?
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ContextChange(bool);
+
+impl ContextChange {
+    /// Returns what is known of a transaction that was begun in another process.
+    pub(crate) fn imported(is_possible: bool) -> Self {
+        Self(is_possible)
+    }
+
+    #[inline]
+    pub(crate) fn is_possible(self) -> bool {
+        self.0
+    }
+
+    /// A text may change it, or the server has changed a parameter by itself.
+    #[inline]
+    pub(crate) fn note(&mut self) {
+        self.0 = true;
+    }
+
+    /// The transaction is over. `is_put_off`: the session's state is not known yet.
+    #[inline]
+    pub(crate) fn end_transaction(&mut self, is_put_off: bool) {
+        self.0 = is_put_off;
+    }
+}
+
 impl ParseContext {
     /// The context of a server whose client has changed nothing.
     pub const COMMON: Self = Self(0);

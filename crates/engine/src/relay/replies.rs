@@ -195,7 +195,7 @@ impl Replies<'_, '_> {
         let stop = self.pass();
         self.note_pace();
         if self.transaction_ended
-            && (!self.server.ledger.is_at_rest() || self.server.status != b'I')
+            && (!self.server.ledger.is_at_rest() || !self.server.status.is_idle())
             && let Some(client) = &mut self.client
         {
             // The next transaction has already begun.
@@ -395,10 +395,7 @@ impl Replies<'_, '_> {
                 if body.len() != 1 || !matches!(status, b'I' | b'T' | b'E') {
                     return Err(Stop::Violation("malformed ReadyForQuery".into()));
                 }
-                self.server.status = status;
-                if settled.owner == Owner::Client {
-                    self.server.note_ready(status);
-                }
+                self.server.status.ready(status, settled.owner == Owner::Client);
                 self.server.times.query_begins(self.now);
                 let is_ahead =
                     matches!(*self.server.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
@@ -407,9 +404,9 @@ impl Replies<'_, '_> {
                     self.transaction_ended |= settled.owner == Owner::Client;
                     // A statement that was prepared in between may have seen either schema, and the
                     // change may have been rolled back.
-                    if let Some(changes) = self.server.changes.take() {
-                        self.news.schema_changed |= changes.schema;
-                        self.explain(*changes);
+                    if let Some((schema, reported)) = self.server.changes.end_transaction() {
+                        self.news.schema_changed |= schema;
+                        self.explain(&reported);
                     }
                 }
                 if status != b'I'
@@ -422,7 +419,7 @@ impl Replies<'_, '_> {
             backend::COMMAND_COMPLETE => {
                 let tag = CommandComplete::decode(body).map_or(&b""[..], |done| done.tag);
                 if settled.owner == Owner::Client {
-                    self.server.note_success();
+                    self.server.status.succeeds();
                     self.server.note_completed(tag);
                 }
                 self.command_complete(tag, settled.serial);
@@ -442,7 +439,7 @@ impl Replies<'_, '_> {
             backend::PARSE_COMPLETE if settled.taken.is_some() => {
                 // The Parse succeeded although Weir believed that the name was in use. So Weir's
                 // record of the server's statements is wrong.
-                self.server.doomed = Some(CloseReason::OutOfStep);
+                self.server.doomed.condemn(CloseReason::OutOfStep);
                 self.server.statements.remove(settled.statement);
             }
             _ => {}
@@ -474,7 +471,7 @@ impl Replies<'_, '_> {
         let is_held = self.client.as_ref().is_some_and(|client| self.server.is_only_held(client));
         let is_done = is_held || (self.mode() != PoolMode::Session && self.server.is_clean());
         if is_farewell && (self.client.is_none() || is_done) {
-            self.server.doomed = Some(CloseReason::GotDirty);
+            self.server.doomed.condemn(CloseReason::GotDirty);
             return Ok(Owner::Nobody);
         }
         if self.client.is_none() {
@@ -488,7 +485,7 @@ impl Replies<'_, '_> {
         };
         // The client does not see an error after which its request is sent again.
         if !self.refused {
-            self.server.note_error();
+            self.server.status.error();
         }
         Ok(owner)
     }

@@ -166,7 +166,7 @@ impl<'a, X: Exchange> Linked<'a, X> {
         let may_be_over = keep_pace(begins, client, server, &view.settings, io.now());
         let takes_turns = view.place != Place::Writer || may_be_over;
         if begins && view.settings.keeps_clients {
-            server.ledger.endings.begin(server.status);
+            server.ledger.endings.begin(server.status.is_idle());
         }
         let keeping = Keeping::go_on(server);
         let may_move = server.session.get().is_none_or(|own| own.traces.is_empty());

@@ -114,8 +114,7 @@ impl<X: Exchange> Pair<'_, X> {
         let now = io.now();
         let (client, server) = (&mut *self.client, &mut *self.server);
         server.phase.ask(Preparation::Unwind);
-        server.times.asked(now);
-        server.own_error = None;
+        server.begin_to_ask(now);
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let is_synced = refused.is_some_and(|refused| refused.end == BatchEnd::Synced);
         client.phase.hold_back(Waiter::served(self.id, server.pool, now));
@@ -149,8 +148,7 @@ impl<X: Exchange> Pair<'_, X> {
         };
         let outline = Outline { uses: Some(used), ..Outline::default() };
         *kept = KeptRequest { outline, refused: Some(refused), ..KeptRequest::default() };
-        server.times.asked(now);
-        server.own_error = None;
+        server.begin_to_ask(now);
         client.phase.hold_back(Waiter::served(self.id, server.pool, now));
         client.extended_mut().repeats.ask();
         self.renew(Preparation::Confirm, io);
@@ -234,7 +232,7 @@ impl<X: Exchange> Pair<'_, X> {
             // own error, unless the transaction has already failed or the query was cancelled.
             true => {
                 let is_cancelled = refused.error.sqlstate() == QUERY_CANCELED.as_bytes();
-                confirms && server.status != b'E' && !is_cancelled
+                confirms && !server.status.is_failed() && !is_cancelled
             }
             false => confirms || is_the_same,
         };
@@ -290,7 +288,7 @@ impl Server {
     /// Has it run nothing of its client's since it was prepared for the client? `mode` is the mode in
     /// which it is used.
     fn is_as_prepared(&self, mode: PoolMode) -> bool {
-        self.status == b'I' && !self.has_traces() && mode != PoolMode::Session
+        self.status.is_idle() && !self.has_traces() && mode != PoolMode::Session
     }
 }
 

@@ -60,13 +60,13 @@ impl<X: Exchange> Pair<'_, X> {
 /// The server has answered the texts that begin the client's transaction. Returns whether the
 /// transaction has begun.
 pub(crate) fn has_begun(client: &mut Client, server: &mut Server, session: &mut Session) -> bool {
-    server.own_error = None;
+    server.own_error.forget();
     // The texts may have set something for the transaction.
-    server.context_changed = true;
+    server.context_change.note();
     if let Some(session) = server.session.get_mut() {
         session.may_set = true;
     }
     client.while_waiting.steps.set(Steps::BEGINS, false);
     session.opening = Box::default();
-    server.status != b'I'
+    !server.status.is_idle()
 }

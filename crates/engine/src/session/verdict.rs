@@ -74,8 +74,9 @@ impl<X: Exchange> Pair<'_, X> {
         // After a cancel request the client is held back until there is a verdict.
         let is_held = matches!(*client.phase, ClientPhase::Preparing(_));
         let signs = server.session.traces.signs;
-        server.context_changed = server.session.traces.put_off;
-        server.session.own().may_set = server.context_changed;
+        let is_put_off = server.session.traces.put_off;
+        server.context_change.end_transaction(is_put_off);
+        server.session.own().may_set = is_put_off;
         if server.session.state_report.is_some() && !server.needs_verdict() && !is_held {
             let session = server.session.own();
             (session.traces, session.resets) = (Traces::default(), Resets::default());
@@ -90,7 +91,7 @@ impl<X: Exchange> Pair<'_, X> {
         if !server.session.traces.are_due() {
             return Judged::Kept;
         }
-        if server.cancel.is_some() {
+        if server.cancel.is_under_way() {
             await_cancel(id, client, server, now);
             return Judged::Asked;
         }
@@ -222,7 +223,7 @@ impl<X: Exchange> Pair<'_, X> {
             return Judged::Released;
         }
         if may_hide {
-            self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);
+            self.server.doomed.retire(CloseReason::SettingsUnknown);
         }
         pin(self.server, self.pool.view, pins, traces.knows_text, io);
         Judged::Pinned { is_known }
@@ -365,7 +366,7 @@ fn take_traces(server: &mut Server, is_known: bool) -> (Traces, Option<Box<Setti
         session.traces = Traces::default();
         return (traces, session.setting_names.take());
     }
-    server.context_changed = true;
+    server.context_change.note();
     let session = server.session.own();
     (session.may_set, session.traces.put_off) = (true, true);
     (traces, None)
@@ -385,7 +386,7 @@ fn judge_functions(
     if server.session.state_report.is_some() {
         return;
     }
-    let is_unknown = matches!(server.doomed, Some(CloseReason::SettingsUnknown));
+    let is_unknown = matches!(*server.doomed, Some(CloseReason::SettingsUnknown));
     let Some(called) = traces.suspects() else { return };
     let was_pinned = server.session.pinned.is_some();
     if changed || !(pins.is_empty() || was_pinned) {

@@ -39,7 +39,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "notify/listen.rs",
-            "server.is_none_or(|server| { «!client.times.in_transaction() && server.status == b'I' \
+            "server.is_none_or(|server| { «!client.times.in_transaction() && server.status.is_idle() \
                  && !server.session.traces.are_due() && !server.stream.is_mid_message()»",
             "true",
         )],

@@ -174,8 +174,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_committed_parameter_stays",
         changes: &[change(
             "relay/replies.rs",
-            "self.explain(*changes);",
-            "self.server.changes = Some(changes);",
+            "if let Some((schema, reported)) = «self.server.changes.end_transaction()» {",
+            "None::<(bool, crate::relay::changes::Reported)>",
         )],
     },
     Mutant {

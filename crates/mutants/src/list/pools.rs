@@ -8,11 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A server is reused while a cancel request for it is under way",
         seen_in: "pgbouncer#245, odyssey#1216",
         noticed_by: "cancels",
-        changes: &[change(
-            "cancel/requests.rs",
-            "server.cancel = «Some(cancel)»; let mut packet",
-            "None",
-        )],
+        changes: &[change("cancel/requests.rs", "«server.cancel.begin();» let mut packet", "")],
     },
     Mutant {
         name: "ReusesAfterError",
@@ -21,7 +17,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "sessions",
         changes: &[change(
             "lifecycle/release.rs",
-            "«self.server.outcome != Outcome::Fine» && self.needs_success()",
+            "«self.server.status.has_failed()» && self.needs_success()",
             "false",
         )],
     },
@@ -31,7 +27,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "sessions",
         changes: &[change(
-            "relay/outcome.rs",
+            "relay/status.rs",
             "(Outcome::Failing, b'E') => «Outcome::Failing»",
             "Outcome::Fine",
         )],
@@ -42,7 +38,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "sessions",
         changes: &[change(
-            "relay/outcome.rs",
+            "relay/status.rs",
             "(Outcome::Failed | Outcome::Fine, _) => «outcome»",
             "Outcome::Fine",
         )],
@@ -187,7 +183,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A server waits for a cancel request that is over",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("cancel/requests.rs", "self.cancel = «None»;", "self.cancel")],
+        changes: &[change("cancel/requests.rs", "self.cancel.end();", "")],
     },
     Mutant {
         name: "ForgetsTurn",

@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     && matches!(*server.phase, crate::server::ServerPhase::Linked)
                 {
                     server.ledger = crate::ledger::Ledger::default();
-                    server.status = b'I';
+                    server.status = Default::default();
                 }",
         )],
     },
@@ -34,7 +34,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     && matches!(*server.phase, crate::server::ServerPhase::Linked)
                 {
                     server.ledger = crate::ledger::Ledger::default();
-                    server.status = b'I';
+                    server.status = Default::default();
                 }",
             ),
             change(

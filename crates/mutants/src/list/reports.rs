@@ -62,7 +62,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "lifecycle/ahead.rs",
             "if «server.own_error.is_some()» { drop_reserved(self.id",
-            "{ server.own_error = None; false }",
+            "{ server.own_error.forget(); false }",
         )],
     },
     Mutant {
@@ -116,7 +116,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "ahead::waiting_settings_are_not_handed_over",
         changes: &[change(
             "handover/export.rs",
-            "self.cancel.is_none() && «!self.awaits_settings()» }",
+            "!self.cancel.is_under_way() && «!self.awaits_settings()» }",
             "true",
         )],
     },

@@ -441,7 +441,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "begun::a_request_never_runs_outside_of_its_transaction",
         changes: &[change(
             "routing/begun.rs",
-            "session.opening = Box::default(); «server.status != b'I'»",
+            "session.opening = Box::default(); «!server.status.is_idle()»",
             "true",
         )],
     },

@@ -24,7 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "let Some(slot) = «self.names.slot(status.name)» else {",
             "{
                     let slot = self.names.slot(status.name);
-                    slot.filter(|_| self.server.status == b'I')
+                    slot.filter(|_| self.server.status.is_idle())
                 }",
         )],
     },
@@ -53,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "if «server.cancel.is_some()» { await_cancel(id, client, server, now)",
+            "if «server.cancel.is_under_way()» { await_cancel(id, client, server, now)",
             "{
                     server.session.own().traces = Traces::default();
                     return Judged::Released;
@@ -407,7 +407,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "setting_names::unsearched_parameters_prove_nothing",
         changes: &[change(
             "session/verdict.rs",
-            "let is_unknown = «matches!(server.doomed, Some(CloseReason::SettingsUnknown))»;",
+            "let is_unknown = «matches!(*server.doomed, Some(CloseReason::SettingsUnknown))»;",
             "false",
         )],
     },
@@ -418,7 +418,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "setting_names::unknown_settings_end_with_a_pin",
         changes: &[change(
             "session/verdict.rs",
-            "self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);",
+            "self.server.doomed.retire(CloseReason::SettingsUnknown);",
             "",
         )],
     },

@@ -244,8 +244,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "renewal::in_an_unknown_session",
         changes: &[change(
             "relay/requests/keeping.rs",
-            "if self.keeping.is_none() && «server.status == b'I'»",
-            "server.status == b'I' && self.may_move",
+            "if self.keeping.is_none() && «server.status.is_idle()»",
+            "server.status.is_idle() && self.may_move",
         )],
     },
     Mutant {

@@ -230,7 +230,7 @@ impl<X: Exchange> Restart<'_, X> {
         });
         if server.mode != PoolMode::Auto {
             // It was opened before a change of the pool's mode. No other mode knows of channels.
-            server.doomed = Some(CloseReason::Obsolete);
+            server.doomed.condemn(CloseReason::Obsolete);
             let left = Departure::default();
             self.work.push(Work::TakeBack { server: on, serial, left });
             return false;

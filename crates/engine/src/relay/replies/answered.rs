@@ -59,7 +59,7 @@ pub(crate) fn await_boundary(
     server: &mut Server,
     is_reader: bool,
 ) -> bool {
-    if server.status == b'I' {
+    if server.status.is_idle() {
         // The client may begin its next transaction before that message ends.
         server.leave_unjudged();
     }
@@ -68,7 +68,7 @@ pub(crate) fn await_boundary(
         client.end_request();
     }
     let last_end = server.ledger.last_end();
-    let waits = is_reader && server.status == b'I' && last_end != 0;
+    let waits = is_reader && server.status.is_idle() && last_end != 0;
     if waits {
         client.extended.get_or_insert_default().awaited.begin(last_end);
     }
@@ -108,7 +108,7 @@ impl Answered<'_> {
         if let Some(taken) = server.stages.answer(now) {
             view.query_done(taken);
             if let Some(watch) = watch {
-                watch.done(on, server.pool, client.serial, taken, server.status == b'I');
+                watch.done(on, server.pool, client.serial, taken, server.status.is_idle());
             }
             client.times.answered(now);
         }
@@ -117,9 +117,9 @@ impl Answered<'_> {
             own.repeats.request_ends();
             own.statements.forget_closes();
             was_awaited = own.awaited.is_some();
-            ends_turn = server.status == b'I' && own.pace.end_turn();
+            ends_turn = server.status.is_idle() && own.pace.end_turn();
         }
-        if server.status != b'I' {
+        if !server.status.is_idle() {
             return Done::GoesOn;
         }
         if client.times.in_transaction() {

@@ -11,13 +11,13 @@ impl Replies<'_, '_> {
     /// A command is complete. Applies what its tag says.
     pub(super) fn command_complete(&mut self, tag: &[u8], serial: u64) {
         if tag == b"SET" && self.is_unread() {
-            self.server.changes.get_or_insert_default().reported.sets = true;
+            self.server.changes.set();
         }
         // Most tags are none of those below.
         let (b"IMPORT FOREIGN SCHEMA" | [b'A' | b'C' | b'D' | b'R', ..]) = tag else { return };
         if is_change_of_schema(tag) {
             self.news.schema_changed = true;
-            self.server.changes.get_or_insert_default().schema = true;
+            self.server.changes.schema();
         }
         match tag {
             b"COMMIT PREPARED" => self.server.note_unseen_changes(),
@@ -54,7 +54,7 @@ impl Replies<'_, '_> {
 
     fn note_reset(&mut self) {
         if self.is_unread() {
-            self.server.changes.get_or_insert_default().reported.resets = true;
+            self.server.changes.reset();
         }
     }
 

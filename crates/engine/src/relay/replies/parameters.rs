@@ -18,12 +18,11 @@ use config::PoolMode;
 use wire::messages::ParameterStatus;
 
 use super::Replies;
-use crate::relay::changes::{Changes, Reported, Unexplained};
+use crate::relay::changes::Reported;
 use crate::relay::ledger::Owner;
 use crate::server::{Preparation, RECOVERY, ServerPhase};
 use crate::session::state_report;
 use crate::values::Values;
-use crate::vars::Slots;
 
 impl Replies<'_, '_> {
     /// Returns the receiver of the new value.
@@ -45,17 +44,12 @@ impl Replies<'_, '_> {
             if let Some(ahead) = self.server.ahead_mut() {
                 ahead.note_reported(slot);
             }
-            let unexplained =
-                self.server.changes.as_mut().and_then(|changes| changes.unexplained.as_mut());
-            match (&*self.server.phase, unexplained) {
+            let phase = &*self.server.phase;
+            if matches!(phase, ServerPhase::Preparing(Preparation::TellPrincipal(_))) {
                 // It is asked about roles and databases, and sets nothing.
-                (ServerPhase::Preparing(Preparation::TellPrincipal(_)), _) => {
-                    self.news.defaults.add(slot);
-                }
-                (ServerPhase::Settling(_), Some(unexplained)) => {
-                    unexplained.slots.remove(slot);
-                }
-                (_, _) => {}
+                self.news.defaults.add(slot);
+            } else if matches!(phase, ServerPhase::Settling(_)) {
+                self.server.changes.explain(slot);
             }
             set(&mut self.server.vars);
             return owner;
@@ -78,9 +72,7 @@ impl Replies<'_, '_> {
             && client.given.has(slot)
             && client.vars.get(slot) != self.server.vars.get(slot);
         if !is_auto && self.server.mode != PoolMode::Session {
-            let reported = &mut self.server.changes.get_or_insert_default().reported;
-            reported.slots.add(slot);
-            reported.before.get_or_insert_with(|| client.vars.clone());
+            self.server.changes.report(slot, &client.vars);
         }
         if self.server.mode == PoolMode::Session {
             client.given.add(slot);
@@ -98,10 +90,9 @@ impl Replies<'_, '_> {
         if is_auto && client.given.has(slot) {
             self.server.session.own().followed.get_or_insert_with(|| client.vars.clone());
         }
-        let is_in_transaction = self.server.status != b'I' || !self.server.ledger.is_at_rest();
+        let is_in_transaction = !self.server.status.is_idle() || !self.server.ledger.is_at_rest();
         if self.settings.keeps_clients && is_in_transaction {
-            let changes = self.server.changes.get_or_insert_default();
-            changes.values_before.get_or_insert_with(|| client.vars.clone());
+            self.server.changes.keep(&client.vars);
         }
         let shared = client.vars.is(&self.server.vars);
         set(&mut self.server.vars);
@@ -115,15 +106,7 @@ impl Replies<'_, '_> {
     /// The transaction is over in which the server has reported these parameters, in transaction or
     /// statement mode.
     #[cold]
-    pub(super) fn explain(&mut self, mut changes: Changes) {
-        self.note_reported(&std::mem::take(&mut changes.reported), &mut changes.unexplained);
-        if changes.unexplained.is_some() {
-            let unexplained = changes.unexplained;
-            self.server.changes = Some(Box::new(Changes { unexplained, ..Changes::default() }));
-        }
-    }
-
-    fn note_reported(&mut self, reported: &Reported, unexplained: &mut Option<Unexplained>) {
+    pub(super) fn explain(&mut self, reported: &Reported) {
         let (Some(client), Some(id), Some(before)) =
             (&mut self.client, *self.server.client, &reported.before)
         else {
@@ -137,11 +120,7 @@ impl Replies<'_, '_> {
             } else {
                 client.given.add(slot);
                 if !reported.sets {
-                    let client = (id, client.serial);
-                    let none = || Unexplained { slots: Slots::default(), client };
-                    let unexplained = unexplained.get_or_insert_with(none);
-                    unexplained.slots.add(slot);
-                    unexplained.client = client;
+                    self.server.changes.leave_unexplained(slot, (id, client.serial));
                 }
             }
         }

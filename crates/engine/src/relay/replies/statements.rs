@@ -32,7 +32,7 @@ impl Replies<'_, '_> {
     /// lent to the client's transaction failed.
     pub(super) fn keep_own_error(&mut self, error: ErrorFields) {
         if !matches!(*self.server.phase, ServerPhase::Linked) {
-            self.server.own_error = Some(error);
+            self.server.own_error.keep(error);
         }
     }
 
@@ -96,7 +96,7 @@ impl Replies<'_, '_> {
         let is_all = is_first_try
             && outline.first == settled.serial
             && used.statement.id == settled.statement
-            && self.server.status == b'I'
+            && self.server.status.is_idle()
             && self.server.ledger.only_ends_batch()
             && self.client.as_ref().is_some_and(|own| own.stream.remaining <= KEPT_LEN_MAX);
         is_all.then(|| used.clone())
@@ -111,7 +111,7 @@ impl Replies<'_, '_> {
     ) -> Option<ErrorFields> {
         let (text, at, len) = names(&fields, settled.statement)?;
         if fields.sqlstate() == b"42P05" && settled.taken.is_none() {
-            self.server.doomed = Some(CloseReason::OutOfStep);
+            self.server.doomed.condemn(CloseReason::OutOfStep);
         }
         let extended = self.client.as_deref()?.extended.as_deref()?;
         let taken = settled.taken.as_deref();

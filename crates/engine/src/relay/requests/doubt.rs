@@ -170,7 +170,7 @@ impl<X: Exchange> Requests<'_, X> {
             Some(found) => self.sole_deallocated(&found.used.statement.sql),
             None => self.sole_deallocated(own.unnamed.text()),
         };
-        let is_fresh = self.server.status == b'I' && self.server.ledger.owes_nothing();
+        let is_fresh = self.server.status.is_idle() && self.server.ledger.owes_nothing();
         let discarding = &mut self.extended().discarding;
         if is_fresh {
             discarding.begin();

@@ -54,6 +54,6 @@ impl<X: Exchange> Requests<'_, X> {
     #[inline(always)]
     fn notes_endings(&self) -> bool {
         let server = &self.server;
-        self.settings.keeps_clients && (server.status != b'I' || !server.ledger.is_at_rest())
+        self.settings.keeps_clients && (!server.status.is_idle() || !server.ledger.is_at_rest())
     }
 }

@@ -46,7 +46,7 @@ impl<X: Exchange> Requests<'_, X> {
         let server = &self.server;
         // Weir's own query before the request (`numbers.rs`) is not part of it.
         if self.keeping.is_none()
-            && server.status == b'I'
+            && server.status.is_idle()
             && (server.ledger.is_untouched() || server.ledger.owes_only_us())
         {
             let asks_writer =
@@ -83,7 +83,7 @@ impl<X: Exchange> Requests<'_, X> {
         let server = &mut *self.server;
         let opening = server.kept.as_deref_mut().and_then(|kept| kept.opening.take());
         let Some(opening) = opening.filter(|_| self.keeping.is_none()) else { return };
-        if self.may_move && server.status == b'T' && server.ledger.is_untouched() {
+        if self.may_move && server.status.is_open() && server.ledger.is_untouched() {
             let outline = Outline {
                 first: serial,
                 has_effect: true,

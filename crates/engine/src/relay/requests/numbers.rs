@@ -54,7 +54,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// TRANSACTION fails after any other statement of the transaction, so nothing is sent before
     /// it.
     pub(super) fn is_set_in_transaction(&self, text: &[u8]) -> bool {
-        self.server.status == b'T' && is_lone_set(text)
+        self.server.status.is_open() && is_lone_set(text)
     }
 
     /// A text is about to be executed.
@@ -80,7 +80,7 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// Makes the server forget other clients' numbers, if that is possible now.
     pub(super) fn forget_strangers(&mut self) {
-        let is_between = self.server.ledger.is_untouched() && self.server.status != b'E';
+        let is_between = self.server.ledger.is_untouched() && !self.server.status.is_failed();
         if self.server.session.numbers == Numbers::Of(self.client.serial) || !is_between {
             return;
         }

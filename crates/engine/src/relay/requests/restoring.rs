@@ -267,7 +267,9 @@ fn address_to_show<X: Exchange>(
     io: &impl Io<X>,
 ) -> Option<String> {
     let ahead = server.session.ahead.as_ref()?;
-    let is_due =
-        shows && !ahead.shows(client.serial) && server.status == b'I' && server.ledger.is_at_rest();
+    let is_due = shows
+        && !ahead.shows(client.serial)
+        && server.status.is_idle()
+        && server.ledger.is_at_rest();
     is_due.then(|| io.client_place(id))
 }

@@ -16,7 +16,7 @@ impl<X: Exchange> Requests<'_, X> {
     pub(super) fn can_rewind(&self) -> bool {
         let server = &self.server;
         let is_clean =
-            server.status == b'I' && !server.has_traces() && server.session.lent.is_empty();
+            server.status.is_idle() && !server.has_traces() && server.session.lent.is_empty();
         is_clean && self.begins && self.answers.is_empty() && !server.ledger.owes_us()
     }
 

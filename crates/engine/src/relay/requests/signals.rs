@@ -106,7 +106,7 @@ impl<X: Exchange> Requests<'_, X> {
         let Some((call, column)) = call_of(text, bind) else { return Ok(()) };
         let server = &self.server;
         // A failed transaction refuses everything. A copy ends with an error.
-        if server.status == b'E' || server.ledger.in_copy() {
+        if server.status.is_failed() || server.ledger.in_copy() {
             return Ok(());
         }
         if self.client.process_id() == call.process_id {

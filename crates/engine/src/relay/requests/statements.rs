@@ -63,7 +63,7 @@ impl<X: Exchange> Requests<'_, X> {
         let name: Arc<[u8]> = parse.name.into();
         // In a failed transaction, the server must judge the text. While a ReadyForQuery is
         // pending, Weir does not know whether the transaction has failed.
-        let is_certain = self.server.status != b'E' && !self.server.ledger.awaits_ready();
+        let is_certain = !self.server.status.is_failed() && !self.server.ledger.awaits_ready();
         let serial;
         if is_certain && self.has(&statement) && !self.server.ledger.owes_many() {
             serial = self.next_serial();
@@ -123,7 +123,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// changed statement. After unanswered messages Weir cannot ask, so nothing is known about the
     /// copy's age.
     fn asks_first(&mut self, statement: &Statement, copy: Option<Option<Shape>>) -> bool {
-        let is_first = self.server.status != b'E' && self.server.ledger.is_untouched();
+        let is_first = !self.server.status.is_failed() && self.server.ledger.is_untouched();
         let is_in_time = is_first || self.can_rewind();
         // Statements that the text names would have to be lent first.
         let can_ask = !statement.seen().signs.contains(Signs::PREPARED);
@@ -219,7 +219,7 @@ impl<X: Exchange> Requests<'_, X> {
                         return Name::Outdated(found.used);
                     }
                     // In a failed transaction, PostgreSQL refuses every statement itself.
-                    if matches!(copy, Some(Some(_))) && self.server.status != b'E' {
+                    if matches!(copy, Some(Some(_))) && !self.server.status.is_failed() {
                         return Name::Changed(found);
                     }
                 }
@@ -247,7 +247,8 @@ impl<X: Exchange> Requests<'_, X> {
     fn resolve_unnamed(&mut self) {
         if self.texts.is_some() {
             // Forgetting the numbers destroys the unnamed statement, which is then sent again.
-            let is_set = self.server.status == b'T' && is_lone_set(self.extended().unnamed.text());
+            let is_set =
+                self.server.status.is_open() && is_lone_set(self.extended().unnamed.text());
             if !is_set {
                 let seen = self.extended().unnamed.seen();
                 self.guard_numbers_now(seen);

@@ -193,7 +193,8 @@ impl<X: Exchange> Requests<'_, X> {
     /// may change it, if only for the transaction.
     fn is_unsure_of_strings(&self) -> bool {
         let signs = self.server.session.traces.signs;
-        self.server.context_changed || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
+        self.server.context_change.is_possible()
+            || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
     }
 
     /// Examines a text.
@@ -271,7 +272,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if seen.signs.intersects(Signs::SETTINGS | Signs::LOCAL) {
             // Only the beginning was kept, so the rest may set anything.
-            self.server.context_changed = true;
+            self.server.context_change.note();
             let session = self.server.session.own();
             session.may_set = true;
             session.traces.outcome.doubtful = true;
@@ -431,7 +432,9 @@ impl<X: Exchange> Requests<'_, X> {
         let is_unknown = seen.signs.intersects(Signs::OPAQUE) && !is_harmless;
         // A temporary table hides a table of the same name.
         let may_hide = signs.intersects(Signs::TEMPORARY);
-        self.server.context_changed |= moves || is_unknown || may_hide;
+        if moves || is_unknown || may_hide {
+            self.server.context_change.note();
+        }
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }
@@ -450,7 +453,7 @@ impl<X: Exchange> Requests<'_, X> {
             self.note_settings(seen.signs, text, sent);
             let is_unsearched = !seen.signs.intersects(Signs::SETTINGS) && sent.is_cut();
             if is_unsearched && !reports {
-                self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);
+                self.server.doomed.retire(CloseReason::SettingsUnknown);
             }
         }
         let traces = &mut self.server.session.own().traces;
@@ -493,7 +496,7 @@ impl<X: Exchange> Requests<'_, X> {
         // Functions that are already suspected are suspected of changing that as well.
         let traces = &self.server.session.traces;
         let is_suspect = !traces.is_empty() && traces.called.names == functions;
-        let is_unknown = moves || (self.server.context_changed && !is_suspect);
+        let is_unknown = moves || (self.server.context_change.is_possible() && !is_suspect);
         let here = match functions == 0 || is_unknown {
             true => 0,
             false => ParseContext::of(&self.client.vars, self.names).digest(functions),
