@@ -12,12 +12,14 @@ pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::link::Link;
 use crate::lifecycle::replication::Replication;
+use crate::lifecycle::while_waiting::WhileWaiting;
 use crate::login::auth::{Login, LoginStep};
 use crate::login::console::is_console;
 pub use crate::phase::ClientPhase;
 use crate::phase::Phase;
 use crate::relay::awaited_reply::AwaitedReply;
 use crate::relay::discarding::Discarding;
+use crate::relay::kept_request::Resent;
 use crate::relay::names_used::NamesUsed;
 use crate::relay::pace::Pace;
 use crate::relay::prepared::ClientStatements;
@@ -39,14 +41,10 @@ pub struct Client {
     pub identity: Arc<Identity>,
     pub pool: Membership,
     pub server: Link<ServerId>,
-    /// Does it count in the limits on clients, under its identity?
-    pub counted: bool,
-    /// Steps that were taken during the present or last wait for a server.
     pub while_waiting: WhileWaiting,
     /// For cancel requests; from the client's welcome.
     pub key: ClientKey,
-    /// Was the present request sent again, because its first server was lost?
-    pub resent: bool,
+    pub resent: Resent,
     pub vars: Values,
     /// The parameters whose values the client gave itself; the others have the server's values.
     pub given: Slots,
@@ -60,71 +58,6 @@ pub struct Client {
     /// batch, nor for existing statements.
     pub statement_names: StatementNames,
     pub times: ClientTimes,
-}
-
-/// Steps that are taken once per wait.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WhileWaiting {
-    /// The client was told that it waits (`query_wait_notify`).
-    pub notified: bool,
-    /// The client's unread bytes were examined (`cancel/ahead.rs`).
-    pub looked_at: bool,
-    /// Its place in a reader's pool.
-    pub reader: ReaderPlace,
-    pub(crate) steps: Steps,
-}
-
-/// The steps that are due when a client has a server, before its messages go there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Steps(u8);
-
-impl Steps {
-    /// The server is put into a failed transaction: the client's own was lost
-    /// (`lifecycle/failed.rs`).
-    pub(crate) const FAILS: Self = Self(1);
-    /// The client's transaction is begun again on the server: a reader has refused its first
-    /// statement (`routing/begun.rs`).
-    pub(crate) const BEGINS: Self = Self(2);
-    /// The link is timed (`connection_timings`): the client's first transaction is still to come.
-    pub(crate) const TIMED: Self = Self(4);
-
-    #[inline]
-    pub(crate) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Is any of these steps in the set?
-    #[inline]
-    pub(crate) fn have(self, any: Self) -> bool {
-        self.0 & any.0 != 0
-    }
-
-    pub(crate) fn set(&mut self, step: Self, is_due: bool) {
-        match is_due {
-            true => self.0 |= step.0,
-            false => self.0 &= !step.0,
-        }
-    }
-}
-
-impl std::ops::BitOr for Steps {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-/// May a client that waits for a reader go elsewhere?
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReaderPlace {
-    /// It does not wait for a reader, or its request names the node.
-    #[default]
-    Fixed,
-    /// It does if the pool stays full.
-    Open,
-    /// It did.
-    Left,
 }
 
 /// The names of a client's prepared statements on its server.
@@ -149,8 +82,7 @@ pub struct Extended {
     pub discarding: Discarding,
     /// The limits on how far it may send ahead.
     pub(crate) pace: Pace,
-    /// A call that signals another client; the client is held back until it is decided.
-    pub signaling: Option<Box<Signaling>>,
+    pub signaling: Signaling,
 }
 
 impl Extended {
@@ -178,10 +110,9 @@ impl Client {
             identity: nobody,
             pool: Membership::default(),
             server: Link::default(),
-            counted: false,
             while_waiting: WhileWaiting::default(),
             key: ClientKey::default(),
-            resent: false,
+            resent: Resent::default(),
             vars: Values::default(),
             given: Slots::default(),
             stream: Stream::default(),
@@ -288,10 +219,10 @@ impl Client {
     /// Begins a new wait for a server.
     #[inline]
     pub fn begin_wait(&mut self) {
-        if std::mem::take(&mut self.while_waiting.looked_at)
+        if self.while_waiting.begin()
             && let Some(own) = &mut self.extended
         {
-            own.signaling = None;
+            own.signaling.end();
         }
     }
 
@@ -302,15 +233,14 @@ impl Client {
 
     /// Is the reply to its signal decided?
     pub fn is_signal_decided(&self) -> bool {
-        let signaling = self.extended.as_ref().and_then(|own| own.signaling.as_ref());
-        signaling.is_some_and(|one| one.is_decided())
+        self.extended.as_ref().is_some_and(|own| own.signaling.is_decided())
     }
 
     /// Forgets a decision, which is valid for the first call only.
     pub(crate) fn forget_decided(&mut self) {
         // If the client still waits for an earlier message, the call was not processed yet.
         if let Some(own) = self.extended.as_mut().filter(|own| !own.awaited.is_some()) {
-            own.signaling.take_if(|one| one.is_decided());
+            own.signaling.take_decided();
         }
     }
 

@@ -33,3 +33,4 @@ pub mod replication;
 pub(crate) mod reserved;
 pub(crate) mod silent;
 mod statements;
+pub(crate) mod while_waiting;

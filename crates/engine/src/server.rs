@@ -28,7 +28,7 @@ use crate::operator::timings::Choice;
 use crate::phase::Phase;
 pub use crate::phase::{ServerPhase, Settling};
 use crate::relay::changes::Changes;
-use crate::relay::kept_request::{KeptRequest, Outline};
+use crate::relay::kept_request::Kept;
 use crate::relay::ledger::Ledger;
 use crate::relay::parse_context::ContextChange;
 use crate::relay::prepared::ServerStatements;
@@ -72,8 +72,7 @@ pub struct Server {
     pub welcome: Arc<Welcome>,
     pub vars: Values,
     pub statements: ServerStatements,
-    /// The present request, or the last one.
-    pub kept: Option<Box<KeptRequest>>,
+    pub kept: Kept,
     pub unnamed: ServerUnnamed,
     pub times: ServerTimes,
     /// Number of times that it was given to a client.
@@ -113,7 +112,7 @@ impl Server {
             welcome: Arc::default(),
             vars: Values::default(),
             statements: ServerStatements::default(),
-            kept: None,
+            kept: Kept::default(),
             unnamed: ServerUnnamed::default(),
             times: ServerTimes::connect(now),
             uses: 0,
@@ -199,9 +198,7 @@ impl Server {
         self.statements.age();
         self.times.moves();
         self.ledger.leave_worker();
-        if let Some(kept) = &mut self.kept {
-            kept.outline = Outline::default();
-        }
+        self.kept.forget();
         self.unnamed.destroy();
         // The clients' serial numbers mean nothing there.
         if let Some(session) = self.session.get_mut()

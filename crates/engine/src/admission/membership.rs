@@ -1,5 +1,5 @@
 //! A client's own pool, and the role that it has logged in as: the role of the pool's servers may
-//! change later.
+//! change later. Also, does the client count in the limits on clients?
 
 use crate::ids::PoolId;
 
@@ -10,13 +10,27 @@ pub struct Membership {
     pool: Option<PoolId>,
     /// The pool's count of changes of its role when the client came to the pool.
     role_changes: u16,
+    /// Does the client count in the limits on clients, under its identity?
+    is_counted: bool,
 }
 
 impl Membership {
-    /// Returns the membership of a client that comes to this pool, whose count of changes of its role
-    /// is `role_changes`.
-    pub(crate) fn of(pool: PoolId, role_changes: u16) -> Self {
-        Self { pool: Some(pool), role_changes }
+    /// The client comes to this pool, whose count of changes of its role is `role_changes`.
+    pub(crate) fn enter(&mut self, pool: PoolId, role_changes: u16) {
+        (self.pool, self.role_changes) = (Some(pool), role_changes);
+    }
+
+    pub(crate) fn is_counted(self) -> bool {
+        self.is_counted
+    }
+
+    pub(crate) fn count(&mut self) {
+        self.is_counted = true;
+    }
+
+    /// Ends counting the client. Returns whether it was counted.
+    pub(crate) fn uncount(&mut self) -> bool {
+        std::mem::take(&mut self.is_counted)
     }
 
     /// The client is welcomed by a server that was opened at this count.

@@ -25,7 +25,7 @@ impl Client {
         match *self.phase {
             ClientPhase::Waiting(waiter) => {
                 self.is_welcomed()
-                    && !self.while_waiting.looked_at
+                    && !self.while_waiting.has_looked()
                     && now.saturating_sub(waiter.since) >= LOOK_AFTER
             }
             ClientPhase::Login(_)
@@ -45,7 +45,7 @@ impl Client {
         is_auto: bool,
         io: &mut impl Io<X>,
     ) -> Option<Call> {
-        self.while_waiting.looked_at = true;
+        self.while_waiting.look();
         let is_between = self.stream.remaining == 0;
         if !is_between || !is_auto {
             return None;

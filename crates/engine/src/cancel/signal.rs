@@ -19,7 +19,7 @@ use wire::error_fields::ErrorFields;
 use wire::{backend, frontend, sqlstate::QUERY_CANCELED};
 
 use crate::cancel::outcome::CancelOutcome;
-use crate::cancel::signaling::{Call, Found, Owner, Refusal, Signaling, Step, Verdict};
+use crate::cancel::signaling::{Call, Found, Owner, Refusal, Step, Verdict};
 use crate::client::{Client, ClientPhase};
 use crate::ids::{ClientId, Micros, Waiter};
 use crate::login::auth_answer::{AuthAnswer, Found as Row};
@@ -67,9 +67,7 @@ pub(crate) struct Question {
 impl Client {
     /// Begins to search for the client that has the process id, in so many workers.
     pub(crate) fn begin_search(&mut self, call: Call, workers: u16) {
-        let step = Step::Find { missing: workers, found: Found::Nobodys };
-        let own = self.extended.get_or_insert_default();
-        own.signaling = Some(Box::new(Signaling { call, step }));
+        self.extended.get_or_insert_default().signaling.begin(call, workers);
     }
 
     /// Takes the answer of one worker. `server`: the client's, if it has one. `own`: the settings of
@@ -106,9 +104,8 @@ impl Client {
 
     /// Signals the other client; the permission is given.
     fn signal(&mut self, owner: Owner) -> Next {
-        let Some(signaling) = signaling(self) else { return Next::Wait };
-        signaling.step = Step::Act;
-        Next::Signal { owner, terminates: signaling.call.terminates }
+        let acted = self.extended.as_mut().and_then(|own| own.signaling.act());
+        acted.map_or(Next::Wait, |terminates| Next::Signal { owner, terminates })
     }
 
     /// Takes the outcome from the other client's worker.
@@ -153,7 +150,7 @@ pub(crate) fn hold_back(
 ) -> bool {
     server.phase.ask(Preparation::Signal(None));
     client.phase.hold_back(Waiter::served(id, server.pool, now));
-    signaling(client).is_none_or(|one| one.call != call || one.is_decided())
+    !client.extended.as_ref().is_some_and(|own| own.signaling.awaits(call))
 }
 
 /// Returns the question for PostgreSQL whether the client may signal this one.
@@ -227,12 +224,8 @@ pub(crate) fn answered<X: Exchange>(
     }
 }
 
-fn signaling(client: &mut Client) -> Option<&mut Signaling> {
-    client.extended.as_mut()?.signaling.as_deref_mut()
-}
-
 fn signal_step(client: &mut Client) -> Option<&mut Step> {
-    Some(&mut signaling(client)?.step)
+    client.extended.as_mut()?.signaling.step_mut()
 }
 
 /// Does the client certainly act as the server's login user? Without a server: will it?

@@ -15,15 +15,63 @@ pub struct Call {
     pub terminates: bool,
 }
 
-/// A call whose client is held back.
+/// A client's call that is under way or decided, if there is one. The client is held back until it is
+/// decided.
+#[derive(Debug, Default)]
+pub struct Signaling(Option<Box<Signal>>);
+
 #[derive(Debug)]
-pub struct Signaling {
-    pub call: Call,
-    pub step: Step,
+struct Signal {
+    call: Call,
+    step: Step,
 }
 
 impl Signaling {
-    pub fn is_decided(&self) -> bool {
+    /// Begins to search for the client that has the process id, in so many workers.
+    pub(super) fn begin(&mut self, call: Call, workers: u16) {
+        let step = Step::Find { missing: workers, found: Found::Nobodys };
+        self.0 = Some(Box::new(Signal { call, step }));
+    }
+
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn is_decided(&self) -> bool {
+        self.0.as_ref().is_some_and(|signal| signal.is_decided())
+    }
+
+    /// Is this call under way?
+    pub(super) fn awaits(&self, call: Call) -> bool {
+        self.0.as_ref().is_some_and(|signal| signal.call == call && !signal.is_decided())
+    }
+
+    pub(super) fn step_mut(&mut self) -> Option<&mut Step> {
+        self.0.as_mut().map(|signal| &mut signal.step)
+    }
+
+    /// The other client is signalled now. Returns whether that terminates it.
+    pub(super) fn act(&mut self) -> Option<bool> {
+        let signal = self.0.as_mut()?;
+        signal.step = Step::Act;
+        Some(signal.call.terminates)
+    }
+
+    /// Forgets a decision. Returns it with its call.
+    pub(crate) fn take_decided(&mut self) -> Option<(Call, Verdict)> {
+        match *self.0.take_if(|signal| signal.is_decided())? {
+            Signal { call, step: Step::Decided(verdict) } => Some((call, verdict)),
+            Signal { step: Step::Find { .. } | Step::Ask(_) | Step::Act, .. } => None,
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Signal {
+    fn is_decided(&self) -> bool {
         matches!(self.step, Step::Decided(_))
     }
 }

@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
         if client.is_welcomed() {
             self.keys.remove(client.key.number());
         }
-        if client.counted {
+        if client.pool.is_counted() {
             self.pools.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         io.close_client(id);

@@ -12,7 +12,7 @@
 use config::PoolMode;
 
 use crate::admission::pool::{Grant, Pool, role_changes};
-use crate::client::{Client, ClientPhase, Steps};
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
@@ -23,6 +23,7 @@ use crate::lifecycle::pair::{self, Pair};
 use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::prepare::{Answered, Prepared};
 use crate::lifecycle::release::{Cleaning, Freed, Released};
+use crate::lifecycle::while_waiting::Steps;
 use crate::notify::listen::{Handed, Unread};
 use crate::operator::timings::Timings;
 use crate::own_error::OwnError;
@@ -74,7 +75,6 @@ impl<X: Exchange> Engine<X> {
             Grant::Queued { ticket, open } => {
                 let client = &mut self.clients[id];
                 if !matches!(*client.phase, ClientPhase::Waiting(_)) {
-                    client.while_waiting.notified = false;
                     client.begin_wait();
                 }
                 client.phase.queue(Waiter { client: id, pool, ticket, since });
@@ -277,14 +277,14 @@ impl<X: Exchange> Engine<X> {
             // It was not queued for its first transaction, which may come much later.
             self.servers[on].stages.clear();
         }
-        if !self.clients[id].while_waiting.steps.is_empty() {
+        if self.clients[id].while_waiting.is_due(Steps::ANY) {
             let (client, server) = (&mut self.clients[id], &mut *self.servers[on]);
             time_link(client, server, &mut self.transactions.timings, io.now());
-            if client.while_waiting.steps.have(Steps::FAILS) {
+            if client.while_waiting.is_due(Steps::FAILS) {
                 self.pair(id, on).fail_transaction(io);
                 return Readable::NotYet;
             }
-            if client.while_waiting.steps.have(Steps::BEGINS) {
+            if client.while_waiting.is_due(Steps::BEGINS) {
                 let opening = self.sessions.of(id, client.serial).opening.clone();
                 self.pair(id, on).begin_again(&opening, io);
                 return Readable::NotYet;
@@ -328,7 +328,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn unlink(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let client = &mut self.clients[id];
         pair::release(client, &mut self.servers[on]);
-        client.resent = false;
+        client.resent.end();
         client.phase.unlink();
         if !client.stream.held.is_empty() && client.has_request_to_route() {
             self.work.push(Work::Route(id));
@@ -377,15 +377,15 @@ fn time_link(
     timings: &mut Option<Box<Timings>>,
     now: Micros,
 ) {
-    if !client.while_waiting.steps.have(Steps::TIMED) {
+    if !client.while_waiting.is_due(Steps::TIMED) {
         return;
     }
     let assigned_at = server.stages.assigned_at();
     let awaits_first = timings
         .as_mut()
         .is_some_and(|timings| timings.apply(client.serial, server.choice(), assigned_at, now));
-    client.while_waiting.steps.set(Steps::TIMED, awaits_first);
-    if awaits_first {
-        server.stages.describe_any();
+    match awaits_first {
+        true => server.stages.describe_any(),
+        false => client.while_waiting.done(Steps::TIMED),
     }
 }

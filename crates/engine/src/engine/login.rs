@@ -3,9 +3,7 @@
 use config::AccessPolicy;
 
 use super::Engine;
-use crate::admission::membership::Membership;
 use crate::admission::pool::{Entrance, Grant, Pool};
-use crate::client::Steps;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Identity, Newcomer, PoolId, ServerId};
 use crate::lifecycle::attend::hand_off;
@@ -14,6 +12,7 @@ use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::pair;
 use crate::lifecycle::principal::{self, Told};
 use crate::lifecycle::release::Cleaning;
+use crate::lifecycle::while_waiting::Steps;
 use crate::login::auth::{Asking, LoginStep};
 use crate::login::auth_answer::Found;
 use crate::login::auth_query::FAILING;
@@ -100,7 +99,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(timings) = &mut self.transactions.timings {
             let times = (client.times.connected_at(), client.login_mut().startup_at);
             timings.begin(client.serial, client.identity.clone(), times, io.now());
-            client.while_waiting.steps.set(Steps::TIMED, true);
+            client.while_waiting.plan(Steps::TIMED);
         }
         self.enter_pool(id, pool, io);
     }
@@ -156,7 +155,7 @@ impl<X: Exchange> Engine<X> {
             pool.enter();
             (pool.current_welcome(), pool.role_changes())
         });
-        self.clients[id].pool = Membership::of(pool, role_changes);
+        self.clients[id].pool.enter(pool, role_changes);
         let welcome = warm.filter(|_| !replicates && !self.pools.settings(pool).is_session());
         let Some(welcome) = welcome else { return self.serve(id, io) };
         let client = &mut self.clients[id];

@@ -3,8 +3,9 @@
 use super::routing::Paths;
 use super::work::Work;
 use crate::admission::pool::Pool;
-use crate::client::{Client, ClientPhase, ReaderPlace, Steps};
+use crate::client::{Client, ClientPhase};
 use crate::ids::{Micros, PoolId, Waiter};
+use crate::lifecycle::while_waiting::Steps;
 use crate::routing::choose::FULL_PATIENCE;
 use crate::shell::Exchange;
 
@@ -14,7 +15,7 @@ impl<X: Exchange> Paths<'_, X> {
     pub(super) fn leave_full_readers(&mut self, now: Micros) {
         let worker = self.context.worker;
         let has_waited = |client: &Client| {
-            client.while_waiting.reader == ReaderPlace::Open
+            client.while_waiting.may_leave_reader()
                 && matches!(*client.phase, ClientPhase::Waiting(waiter)
                     if !client.pool.is(waiter.pool)
                         && now.saturating_sub(waiter.since) > FULL_PATIENCE)
@@ -25,7 +26,7 @@ impl<X: Exchange> Paths<'_, X> {
                 pool.is_used_up() && pool.has_waited(worker, ticket, FULL_PATIENCE, now)
             };
             if self.pools.exchange.pool(pool, is_over) {
-                self.clients[id].while_waiting.reader = ReaderPlace::Left;
+                self.clients[id].while_waiting.leave_reader();
                 self.leave_reader(id, pool);
             }
         }
@@ -45,7 +46,7 @@ impl<X: Exchange> Paths<'_, X> {
                 && client.pool.is(pool)
                 && client.is_welcomed()
                 && client.stream.holds_message()
-                && !client.while_waiting.steps.have(Steps::FAILS | Steps::BEGINS)
+                && !client.while_waiting.is_due(Steps::FAILS | Steps::BEGINS)
         };
         let waiting = self.clients.ids_where(waits).into_iter();
         let mut waiting: Vec<_> =

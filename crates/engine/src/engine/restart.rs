@@ -210,7 +210,7 @@ impl<X: Exchange> Restart<'_, X> {
         exported.server = *client.server;
         self.keys.remove(client.key.number());
         end_listening(self.context.worker, id, &client, &mut self.pools.exchange);
-        if client.counted {
+        if client.pool.is_counted() {
             self.pools.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         if let Some(pool) = client.pool.id() {

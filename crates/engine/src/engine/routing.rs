@@ -6,7 +6,7 @@ use super::pools::Pools;
 use super::tables::{Clients, Servers};
 use super::work::{Queue, Work};
 use crate::admission::pool::Grant;
-use crate::client::{ClientPhase, ReaderPlace};
+use crate::client::ClientPhase;
 use crate::context::Context;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::lifecycle::leave::Leaving;
@@ -128,10 +128,7 @@ impl<X: Exchange> Paths<'_, X> {
         let client = &mut self.clients[id];
         let writer = client.pool.id().filter(|writer| *writer != pool)?;
         let (serial, values) = (client.serial, client.digest());
-        let place = client.while_waiting.reader;
-        if place == ReaderPlace::Left {
-            client.while_waiting.reader = ReaderPlace::Open;
-        }
+        let place = client.while_waiting.come_to_reader();
         match self.request(id, pool, values, now) {
             Grant::Refused(_) | Grant::Closed(_) => None,
             Grant::Queued { ticket, open: false }

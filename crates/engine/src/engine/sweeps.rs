@@ -1,7 +1,6 @@
 //! Work on all clients that something concerns: a reload, a server that cannot be reached.
 
 use super::Engine;
-use crate::admission::membership::Membership;
 use crate::client::ClientPhase;
 use crate::ids::{ClientId, PoolId};
 use crate::lifecycle::preparation::Readable;
@@ -59,7 +58,7 @@ impl<X: Exchange> Engine<X> {
             pool.role_changes()
         });
         let client = &mut self.clients[id];
-        client.pool = Membership::of(new, role_changes);
+        client.pool.enter(new, role_changes);
         self.channels(id).move_to(new);
         Some(new)
     }

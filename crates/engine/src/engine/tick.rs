@@ -98,7 +98,7 @@ impl<X: Exchange> Engine<X> {
             self.follow_request(passed_on, io);
         }
         if std::mem::take(&mut self.context.places_wanted) {
-            for id in self.overdue(now).slow_logins(|client| client.counted) {
+            for id in self.overdue(now).slow_logins(|client| client.pool.is_counted()) {
                 self.disconnect(id, OwnError::new(Cause::TooManyClients, OUTWAITED), io);
             }
         }
@@ -182,10 +182,10 @@ impl Clients {
         for (id, client) in self.iter_mut() {
             if let ClientPhase::Waiting(waiter) = *client.phase
                 && client.is_welcomed()
-                && !client.while_waiting.notified
+                && !client.while_waiting.is_notified()
                 && io.now().saturating_sub(waiter.since) / 1_000_000 > patience
             {
-                client.while_waiting.notified = true;
+                client.while_waiting.notify();
                 let mut out = Vec::new();
                 wire::backend::notice(&mut out, &notice(QUEUED));
                 io.send_client(id, &out);

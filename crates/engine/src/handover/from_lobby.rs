@@ -4,7 +4,6 @@
 
 use wire::frontend;
 
-use crate::admission::membership::Membership;
 use crate::cancel::client_key::ClientKey;
 use crate::client::{Client, Extended, StatementNames};
 use crate::context::Context;
@@ -44,8 +43,10 @@ impl LobbyLeaver {
         let login = Login::new(Peer::default(), guest.identity.clone());
         let mut client = Client::new(guest.serial, login, guest.connected_at);
         client.phase.restore(Restored::Idle);
-        client.counted = guest.is_counted;
-        client.pool = Membership::of(guest.pool, role_changes);
+        client.pool.enter(guest.pool, role_changes);
+        if guest.is_counted {
+            client.pool.count();
+        }
         client.key = ClientKey::imported(guest.key, !guest.tag.is_empty());
         client.times.request_came(now);
         client.statement_names = StatementNames::Translated;

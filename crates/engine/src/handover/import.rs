@@ -17,7 +17,6 @@ use crate::login::auth::Login;
 use crate::notify::listening::{Listening, News};
 use crate::phase::Restored;
 use crate::relay::changes::Changes;
-use crate::relay::parse_context::ContextChange;
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::relay::status::Status;
 use crate::relay::unnamed::{ClientUnnamed, ServerUnnamed};
@@ -173,7 +172,7 @@ impl ClientRecord {
         self,
         login: Login,
         (serial, unnamed): (u64, u64),
-        (entered, is_linked): (Membership, bool),
+        (membership, is_linked): (Membership, bool),
         tables: &ImportTables,
     ) -> Client {
         let mut client = Client::new(serial, login, self.connected_at);
@@ -182,9 +181,10 @@ impl ClientRecord {
             (false, Some(failed)) => Restored::Failed(failed.into_failed()),
             (false, None) => Restored::Idle,
         });
-        client.counted = self.is_counted;
-        client.pool = entered;
-        client.while_waiting.notified = self.notified;
+        client.pool = membership;
+        if self.notified {
+            client.while_waiting.notify();
+        }
         let number = if self.welcomed { self.key } else { 0 };
         client.key = ClientKey::imported(number, self.long_key);
         client.vars = tables.vars(self.vars);
@@ -224,7 +224,7 @@ impl ServerRecord {
     ) -> Box<Server> {
         server.phase.restore();
         server.status = Status::imported(self.status, self.has_failed);
-        server.context_change = ContextChange::imported(self.context_changed);
+        server.context_change.end_transaction(self.context_changed);
         let secret = std::mem::take(&mut self.secret);
         server.key = CancelKey { pid: self.process_id, secret };
         server.welcome = tables.welcome(self.welcome);

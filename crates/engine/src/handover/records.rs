@@ -17,10 +17,11 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 use crate::admission::pool::Pool;
-use crate::client::{Client, ClientPhase, Steps};
+use crate::client::{Client, ClientPhase};
 use crate::ids::Micros;
 use crate::lifecycle::loss::{Failed, Skips};
 use crate::lifecycle::replication::{Replication, ReplicationKind};
+use crate::lifecycle::while_waiting::Steps;
 use crate::login::server_secret::ServerSecret;
 use crate::relay::prepared::Statement;
 use crate::routing::Place;
@@ -262,7 +263,7 @@ impl FailedRecord {
             | ClientPhase::Linked
             | ClientPhase::Canceling { .. } => {
                 // The next process does not know how the transaction was begun.
-                let fails = client.while_waiting.steps.have(Steps::FAILS | Steps::BEGINS);
+                let fails = client.while_waiting.is_due(Steps::FAILS | Steps::BEGINS);
                 fails.then(|| Self { status: b'E', ..Self::default() })
             }
         }

@@ -13,10 +13,11 @@
 
 use wire::{Header, frontend};
 
-use crate::client::{Client, Steps};
+use crate::client::Client;
 use crate::ids::{ClientId, Micros, Waiter};
 use crate::lifecycle::pair::Pair;
 use crate::lifecycle::reserved::drop_reserved;
+use crate::lifecycle::while_waiting::Steps;
 use crate::relay::kept_request::KEPT_LEN_MAX;
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, Server};
@@ -64,8 +65,8 @@ impl<X: Exchange> Pair<'_, X> {
 #[inline]
 pub(crate) fn may_go_ahead(client: &Client, server: &Server) -> bool {
     let is_new = client.session.as_ref().is_none_or(|own| own.refusals == 0)
-        && !client.resent
-        && !client.while_waiting.steps.have(Steps::FAILS);
+        && !client.resent.is_so()
+        && !client.while_waiting.is_due(Steps::FAILS);
     let (own, there) = (&client.vars, &server.vars);
     server.session.ahead.is_some()
         && is_new

@@ -348,7 +348,7 @@ fn guest<X: Exchange>(
         pool: pool.id,
         serial: client.serial,
         identity: client.identity.clone(),
-        is_counted: client.counted,
+        is_counted: client.pool.is_counted(),
         key: client.key.number(),
         tag: client.key.tag(&context.seed),
         settings: startup_settings(client, &context.names),

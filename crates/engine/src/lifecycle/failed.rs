@@ -13,10 +13,11 @@
 use wire::messages::{Parse, bind_names};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
-use crate::client::{Client, ClientPhase, Extended, Steps};
+use crate::client::{Client, ClientPhase, Extended};
 use crate::ids::{ClientId, Micros};
 use crate::lifecycle::loss::{Failed, Skips};
 use crate::lifecycle::pair::Pair;
+use crate::lifecycle::while_waiting::Steps;
 use crate::relay::ending::Ending;
 use crate::routing::{FirstRequest, first_request};
 use crate::server::{Preparation, Server};
@@ -124,7 +125,7 @@ impl Failed {
 impl Client {
     /// Is it in a transaction or a batch that has no server, as far as it knows?
     pub(crate) fn is_in_lost_request(&self) -> bool {
-        self.while_waiting.steps.have(Steps::FAILS | Steps::BEGINS)
+        self.while_waiting.is_due(Steps::FAILS | Steps::BEGINS)
             || matches!(&*self.phase, ClientPhase::Failed(failed) if !failed.is_between_requests())
     }
 
@@ -153,7 +154,7 @@ impl Client {
         }
         match next {
             Next::Wait => self.phase.lose(failed),
-            Next::Serve => self.while_waiting.steps.set(Steps::FAILS, true),
+            Next::Serve => self.while_waiting.plan(Steps::FAILS),
             Next::Over | Next::Terminate | Next::Violation(_) => {}
         }
         next
@@ -162,11 +163,11 @@ impl Client {
     /// Begins to use a server that was to be put into a failed transaction. Returns false if it is in
     /// none.
     pub(crate) fn begin_failed(&mut self, server: &mut Server, now: Micros) -> bool {
-        server.own_error.forget();
+        server.own_error.take();
         if !server.status.is_failed() {
             return false;
         }
-        self.while_waiting.steps.set(Steps::FAILS, false);
+        self.while_waiting.done(Steps::FAILS);
         self.times.transaction_begins(now);
         true
     }

@@ -164,7 +164,7 @@ impl Client {
     /// server is asked about that again.
     pub(crate) fn lose_unused(&mut self, server: &mut Server) {
         if matches!(*server.phase, ServerPhase::Preparing(Preparation::Confirm)) {
-            self.resent = true;
+            self.resent.note();
             self.extended_mut().repeats.ask_no_more();
         }
         pair::part(self, server);
@@ -175,10 +175,10 @@ impl<X: Exchange> Pair<'_, X> {
     /// Returns what the client has lost.
     pub(crate) fn loss<'a>(&self, reason: CloseReason<'a>) -> Loss<'a> {
         let server = &*self.server;
-        let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
+        let refused = server.kept.refused_end();
         let unanswered = server.ledger.unanswered();
         // The refusal was held until its cause is known, and the whole batch has had no effect.
-        let unanswered = refused.map_or(unanswered, |refused| match refused.end {
+        let unanswered = refused.map_or(unanswered, |end| match end {
             BatchEnd::Synced => Unanswered { requests: 1, rest: Rest::None },
             BatchEnd::Open => Unanswered { requests: 0, rest: Rest::Open },
         });
@@ -204,7 +204,7 @@ impl<X: Exchange> Pair<'_, X> {
         let client = &mut *self.client;
         abandon(client, self.server);
         pair::part(client, self.server);
-        client.resent = false;
+        client.resent.end();
         client.await_nothing();
         client.end_request();
         // The rest of a half-sent message.

@@ -34,7 +34,7 @@ impl Server {
     /// Weir asks the server, and reads the answers after this moment.
     #[inline]
     pub(crate) fn begin_to_ask(&mut self, now: Micros) {
-        self.own_error.forget();
+        self.own_error.take();
         self.times.asked(now);
     }
 

@@ -1,8 +1,6 @@
 //! The queries that Weir runs for no client's sake, as the log names them, and the error that one of
 //! Weir's own messages has got.
 
-use std::ops::Deref;
-
 use wire::error_fields::ErrorFields;
 
 /// A query that Weir runs for no client's sake.
@@ -24,15 +22,6 @@ pub enum OwnQuery {
 #[derive(Debug, Default)]
 pub struct OwnError(Option<ErrorFields>);
 
-impl Deref for OwnError {
-    type Target = Option<ErrorFields>;
-
-    #[inline]
-    fn deref(&self) -> &Option<ErrorFields> {
-        &self.0
-    }
-}
-
 impl OwnError {
     /// The server has refused a message.
     pub(crate) fn keep(&mut self, error: ErrorFields) {
@@ -40,13 +29,12 @@ impl OwnError {
     }
 
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<ErrorFields> {
-        self.0.take()
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
     }
 
-    /// An earlier error no longer matters.
     #[inline]
-    pub(crate) fn forget(&mut self) {
-        self.0 = None;
+    pub(crate) fn take(&mut self) -> Option<ErrorFields> {
+        self.0.take()
     }
 }

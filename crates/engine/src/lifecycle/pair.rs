@@ -86,10 +86,7 @@ impl Server {
     pub(crate) fn lose_client(&mut self, serial: u64) {
         self.client.end();
         self.context_change.end_transaction(false);
-        if let Some(kept) = &mut self.kept {
-            kept.refused = None;
-            kept.opening = None;
-        }
+        self.kept.lose_client();
         if let Some(session) = self.session.get_mut() {
             session.lose_client(serial);
         }

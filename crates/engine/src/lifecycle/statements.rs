@@ -59,7 +59,7 @@ impl<X: Exchange> Pair<'_, X> {
     pub(crate) fn recounted(&mut self) -> Answered {
         let server = &mut *self.server;
         let left = server.phase.probe().and_then(Option::take).and_then(|probe| probe.finish());
-        let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
+        let there = left.and_then(|left| left.prepared).filter(|_| !server.own_error.is_some());
         let Some(there) = there else {
             return Answered::Lost(CloseReason::SettingsNotUndone);
         };

@@ -136,14 +136,14 @@ impl<X: Exchange> Door<'_, X> {
 
     /// Counts the client until it leaves, even if it is refused.
     fn count_client(&mut self, identity: &Identity) -> ClientCounts {
-        self.client.counted = true;
+        self.client.pool.count();
         self.exchange.limits(|limits| limits.client_came(identity))
     }
 
     /// Ends counting a client that is refused before its identity is known.
     #[cold]
     fn uncount_client(&mut self, identity: &Identity) {
-        if std::mem::take(&mut self.client.counted) {
+        if self.client.pool.uncount() {
             self.exchange.limits(|limits| limits.client_left(identity));
         }
     }
@@ -158,7 +158,7 @@ impl<X: Exchange> Door<'_, X> {
     ) -> Result<(), OwnError<'static>> {
         let client = &mut *self.client;
         let before = std::mem::replace(&mut client.identity, identity.clone());
-        if !client.counted {
+        if !client.pool.is_counted() {
             return Ok(());
         }
         self.exchange.limits(|limits| limits.client_left(&before));

@@ -387,7 +387,7 @@ impl Client {
             secret,
             database: login.requested.database.clone(),
             user: self.identity.user.clone(),
-            counted: self.counted.then(|| self.identity.clone()),
+            counted: self.pool.is_counted().then(|| self.identity.clone()),
             admin,
             serial: self.serial,
             unread,

@@ -72,17 +72,14 @@ impl Changes {
         self.0.as_ref()?.unexplained.as_ref()
     }
 
-    /// A command has changed the schema.
     pub(super) fn schema(&mut self) {
         self.made().schema = true;
     }
 
-    /// SET has run.
     pub(super) fn set(&mut self) {
         self.made().reported.sets = true;
     }
 
-    /// RESET or DISCARD ALL has run.
     pub(super) fn reset(&mut self) {
         self.made().reported.resets = true;
     }

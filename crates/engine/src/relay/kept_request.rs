@@ -16,6 +16,7 @@
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
+use wire::frontend;
 use wire::sqlstate::FEATURE_NOT_SUPPORTED;
 
 use crate::relay::batch_end::BatchEnd;
@@ -24,46 +25,221 @@ use crate::relay::prepared::{Shape, Statement};
 /// Longer requests are not kept, in bytes.
 pub(crate) const KEPT_LEN_MAX: usize = 16_384;
 
+/// The request that a server is working on, or its last one, if it was ever kept.
 #[derive(Debug, Default)]
-pub struct KeptRequest {
+pub struct Kept(Option<Box<Request>>);
+
+#[derive(Debug, Default)]
+struct Request {
     /// The request as the client sent it, from the first message that the server answers.
-    pub bytes: Vec<u8>,
-    pub outline: Outline,
+    bytes: Vec<u8>,
+    outline: Outline,
     /// The server has refused the statement with which the request begins.
-    pub refused: Option<Refused>,
+    refused: Option<Refused>,
     /// The request begins with a Describe whose parameters the client has already received. Only
     /// the row description is missing.
-    pub parameters_given: bool,
+    parameters_given: bool,
     /// The texts of the transaction that a client has begun on this reader, if it has read nothing
     /// yet (`routing/begun.rs`).
-    pub opening: Option<Box<[u8]>>,
+    opening: Option<Box<[u8]>>,
+}
+
+impl Kept {
+    /// A part of the request goes to the server. `begins`: it is the first part.
+    #[inline(always)]
+    pub(super) fn keep(&mut self, outline: Outline, part: &[u8], begins: bool) {
+        if !outline.is_worth_keeping() {
+            return self.forget();
+        }
+        let kept = &mut **self.0.get_or_insert_default();
+        if begins {
+            kept.bytes.clear();
+        }
+        kept.outline = outline;
+        if kept.bytes.len() + part.len() > KEPT_LEN_MAX {
+            kept.outline = Outline::default();
+        } else {
+            kept.bytes.extend_from_slice(part);
+        }
+    }
+
+    /// The last request cannot be sent again.
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        if let Some(kept) = &mut self.0 {
+            kept.outline = Outline::default();
+        }
+    }
+
+    /// The server loses its client.
+    pub(crate) fn lose_client(&mut self) {
+        if let Some(kept) = &mut self.0 {
+            kept.refused = None;
+            kept.opening = None;
+        }
+    }
+
+    #[inline]
+    pub(super) fn outline(&self) -> Option<&Outline> {
+        self.0.as_ref().map(|kept| &kept.outline)
+    }
+
+    /// Returns the request, for another server.
+    pub(super) fn take_bytes(&mut self) -> Vec<u8> {
+        self.0.as_mut().map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default()
+    }
+
+    /// Returns the serial number of the request that a reader may still refuse.
+    pub(crate) fn refusable(&self) -> Option<u64> {
+        self.outline().filter(|outline| outline.asks_writer).map(|outline| outline.first)
+    }
+
+    /// Has the transaction read at most, if it has failed?
+    pub(crate) fn only_reads(&self) -> bool {
+        self.outline().is_some_and(|outline| outline.is_read || outline.opening.is_some())
+    }
+
+    /// A reader has answered the request, and does not refuse it.
+    pub(crate) fn accept(&mut self) {
+        if let Some(kept) = &mut self.0 {
+            kept.outline.asks_writer = false;
+        }
+    }
+
+    /// A reader has refused the request. Returns the request, and the texts before it in its
+    /// transaction.
+    pub(crate) fn take_refused(&mut self) -> (Vec<u8>, Option<Box<[u8]>>) {
+        let Some(kept) = &mut self.0 else { return Default::default() };
+        let outline = std::mem::take(&mut kept.outline);
+        (std::mem::take(&mut kept.bytes), outline.opening)
+    }
+
+    /// Returns the request, and takes the texts before it in its transaction.
+    pub(crate) fn take_texts_before(&mut self) -> Option<(&[u8], Vec<u8>)> {
+        let kept = self.0.as_mut()?;
+        let before = Vec::from(kept.outline.opening.take().unwrap_or_default());
+        Some((&kept.bytes, before))
+    }
+
+    /// The client has begun a transaction with these texts, and has read nothing yet.
+    pub(crate) fn open(&mut self, texts: Vec<u8>) {
+        if let Some(kept) = &mut self.0 {
+            kept.opening = Some(texts.into());
+        }
+    }
+
+    /// A message of the client follows. Returns the texts of its transaction, if it has read nothing
+    /// yet.
+    #[inline]
+    pub(super) fn take_opening(&mut self) -> Option<Box<[u8]>> {
+        self.0.as_mut()?.opening.take()
+    }
+
+    /// The server has refused the statement with which the request begins.
+    pub(super) fn refuse(&mut self, refused: Refused) {
+        if let Some(kept) = &mut self.0 {
+            kept.refused = Some(refused);
+        }
+    }
+
+    pub(super) fn refused(&mut self) -> Option<&mut Refused> {
+        self.0.as_mut()?.refused.as_mut()
+    }
+
+    /// Returns the end of the batch whose statement the server has refused.
+    pub(crate) fn refused_end(&self) -> Option<BatchEnd> {
+        self.0.as_ref()?.refused.as_ref().map(|refused| refused.end)
+    }
+
+    /// Weir asks first whether the statement returns what the client was told. The request is not
+    /// sent yet.
+    pub(super) fn confirm(&mut self, used: Used) {
+        let refused = Refused {
+            error: changed_result(),
+            was_older: false,
+            is_lost: false,
+            end: BatchEnd::Open,
+            shape: None,
+        };
+        let outline = Outline { uses: Some(used), ..Outline::default() };
+        let kept = Request { outline, refused: Some(refused), ..Request::default() };
+        **self.0.get_or_insert_default() = kept;
+    }
+
+    /// The request uses this statement instead.
+    pub(super) fn substitute(&mut self, statement: &Arc<Statement>) {
+        if let Some(used) = self.0.as_mut().and_then(|kept| kept.outline.uses.as_mut()) {
+            used.statement = statement.clone();
+        }
+    }
+
+    /// The cause of the refusal is known.
+    pub(super) fn end_refusal(&mut self) -> Option<(Refused, Used)> {
+        let kept = self.0.as_mut()?;
+        let (refused, used) = (kept.refused.take(), kept.outline.uses.take());
+        Some((refused?, used?))
+    }
+
+    /// The request is handled again. Returns it. `is_lost`: see [`Refused::is_lost`].
+    pub(super) fn take_again(&mut self, is_lost: bool) -> Vec<u8> {
+        let Some(kept) = &mut self.0 else { return Vec::new() };
+        kept.parameters_given = !is_lost && kept.bytes.first() == Some(&frontend::DESCRIBE);
+        std::mem::take(&mut kept.bytes)
+    }
+
+    /// A Describe follows. Has the client already received its parameters?
+    pub(super) fn take_parameters_given(&mut self) -> bool {
+        self.0.as_mut().is_some_and(|kept| std::mem::take(&mut kept.parameters_given))
+    }
+}
+
+/// Was a client's present request sent again, because its first server was lost or has refused it?
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resent(bool);
+
+impl Resent {
+    #[inline]
+    pub(crate) fn is_so(self) -> bool {
+        self.0
+    }
+
+    /// The request is sent again.
+    pub(crate) fn note(&mut self) {
+        self.0 = true;
+    }
+
+    /// The request is over.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.0 = false;
+    }
 }
 
 /// The properties of a request that decide whether it may be sent again.
 #[derive(Clone, Debug, Default)]
-pub struct Outline {
+pub(super) struct Outline {
     /// Serial number of its first message; 0 = there is no request.
-    pub first: u64,
+    pub(super) first: u64,
     /// May it have an effect that must not happen twice?
-    pub has_effect: bool,
+    pub(super) has_effect: bool,
     /// Has a reader got it, and may it still refuse it? Then the writer is asked.
-    pub asks_writer: bool,
+    pub(super) asks_writer: bool,
     /// Has a reader got it, and do the judges say that it only reads?
-    pub is_read: bool,
+    pub(super) is_read: bool,
     /// The texts before it in its transaction, if it is the first there that a reader may refuse.
-    pub opening: Option<Box<[u8]>>,
+    pub(super) opening: Option<Box<[u8]>>,
     /// The statement that its first message, a Bind or Describe, names.
-    pub uses: Option<Used>,
+    pub(super) uses: Option<Used>,
 }
 
 impl Outline {
     /// May this request have to be sent again?
-    pub fn is_worth_keeping(&self) -> bool {
+    pub(super) fn is_worth_keeping(&self) -> bool {
         self.first != 0 && (self.may_move() || self.asks_writer || self.uses.is_some())
     }
 
     /// May another server get it, if this one has not answered?
-    pub fn may_move(&self) -> bool {
+    pub(super) fn may_move(&self) -> bool {
         !self.has_effect || self.asks_writer && self.is_read
     }
 }
@@ -79,16 +255,16 @@ pub struct Used {
 /// A statement was refused because its result type has changed or the server has lost it, or Weir
 /// refuses it for the first reason before it is sent.
 #[derive(Debug)]
-pub struct Refused {
+pub(super) struct Refused {
     /// PostgreSQL's error, for the client if it turns out to be right.
-    pub error: ErrorFields,
+    pub(super) error: ErrorFields,
     /// Was the server's copy older than the client's own Parse?
-    pub was_older: bool,
+    pub(super) was_older: bool,
     /// Had the server no such statement any more? Then it has sent nothing before the error.
-    pub is_lost: bool,
-    pub end: BatchEnd,
+    pub(super) is_lost: bool,
+    pub(super) end: BatchEnd,
     /// The statement's new result and parameter types.
-    pub shape: Option<Shape>,
+    pub(super) shape: Option<Shape>,
 }
 
 /// Does the error say that a statement returns other columns than when it was prepared? The error's

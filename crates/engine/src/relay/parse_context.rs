@@ -80,11 +80,6 @@ pub struct ParseContext(pub u64);
 pub struct ContextChange(bool);
 
 impl ContextChange {
-    /// Returns what is known of a transaction that was begun in another process.
-    pub(crate) fn imported(is_possible: bool) -> Self {
-        Self(is_possible)
-    }
-
     #[inline]
     pub(crate) fn is_possible(self) -> bool {
         self.0
@@ -96,10 +91,10 @@ impl ContextChange {
         self.0 = true;
     }
 
-    /// The transaction is over. `is_put_off`: the session's state is not known yet.
+    /// A transaction is over. `is_open`: the context is not known yet.
     #[inline]
-    pub(crate) fn end_transaction(&mut self, is_put_off: bool) {
-        self.0 = is_put_off;
+    pub(crate) fn end_transaction(&mut self, is_open: bool) {
+        self.0 = is_open;
     }
 }
 

@@ -26,7 +26,7 @@ use crate::client::Client;
 use crate::ids::{ClientId, Waiter};
 use crate::lifecycle::pair::{self, Pair};
 use crate::relay::batch_end::BatchEnd;
-use crate::relay::kept_request::{KeptRequest, Outline, Refused, Used, changed_result};
+use crate::relay::kept_request::{Outline, Refused, Used};
 use crate::relay::ledger::Expect;
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::relay::requests::write_reply;
@@ -51,7 +51,7 @@ pub(crate) enum Renewed {
 /// may be what ended two servers.
 pub(crate) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bool {
     let has_session = mode == PoolMode::Session || server.is_pinned();
-    !client.resent
+    !client.resent.is_so()
         && client.replication.is_none()
         && !has_session
         && !server.stream.is_mid_message()
@@ -60,7 +60,7 @@ pub(crate) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bo
 impl Client {
     /// Has left its server. The request is handled again, by another one.
     pub(crate) fn take_back(&mut self, request: &[u8]) {
-        self.resent = true;
+        self.resent.note();
         self.await_nothing();
         self.phase.unlink();
         self.stream.put_back(request);
@@ -80,7 +80,7 @@ impl Server {
 
     /// Returns the outline of the last request, if nothing of it is answered.
     fn unanswered_request(&self) -> Option<&Outline> {
-        let outline = &self.kept.as_deref()?.outline;
+        let outline = self.kept.outline()?;
         let is_unanswered = outline.first != 0
             && self.ledger.is_unanswered(outline.first)
             && !self.stream.is_mid_message();
@@ -96,8 +96,7 @@ impl<X: Exchange> Pair<'_, X> {
         if !server.may_be_replaced() || !may_resend(client, server, self.mode()) {
             return None;
         }
-        let kept = self.server.kept.as_deref_mut();
-        Some(kept.map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default())
+        Some(self.server.kept.take_bytes())
     }
 
     /// Takes the client from its lost server. Another server gets the same bytes.
@@ -115,8 +114,7 @@ impl<X: Exchange> Pair<'_, X> {
         let (client, server) = (&mut *self.client, &mut *self.server);
         server.phase.ask(Preparation::Unwind);
         server.begin_to_ask(now);
-        let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
-        let is_synced = refused.is_some_and(|refused| refused.end == BatchEnd::Synced);
+        let is_synced = server.kept.refused_end() == Some(BatchEnd::Synced);
         client.phase.hold_back(Waiter::served(self.id, server.pool, now));
         // The server discards a half-sent message, whatever its rest is. So Weir fills it up with
         // zeros and drops the client's rest, even of a CopyData after the Sync.
@@ -138,16 +136,7 @@ impl<X: Exchange> Pair<'_, X> {
     pub(crate) fn confirm_shape(&mut self, used: Used, io: &mut impl Io<X>) {
         let now = io.now();
         let (client, server) = (&mut *self.client, &mut *self.server);
-        let kept = &mut **server.kept.get_or_insert_default();
-        let refused = Refused {
-            error: changed_result(),
-            was_older: false,
-            is_lost: false,
-            end: BatchEnd::Open,
-            shape: None,
-        };
-        let outline = Outline { uses: Some(used), ..Outline::default() };
-        *kept = KeptRequest { outline, refused: Some(refused), ..KeptRequest::default() };
+        server.kept.confirm(used);
         server.begin_to_ask(now);
         client.phase.hold_back(Waiter::served(self.id, server.pool, now));
         client.extended_mut().repeats.ask();
@@ -170,7 +159,7 @@ impl<X: Exchange> Pair<'_, X> {
     /// statement again, or its current meaning.
     pub(crate) fn renew(&mut self, step: Preparation, io: &mut impl Io<X>) {
         let (client, server) = (&*self.client, &*self.server);
-        let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
+        let used = server.kept.outline().and_then(|outline| outline.uses.clone());
         let Some(Used { mut statement, .. }) = used else { return };
         let names = &self.context.names;
         if let Some(other) = substitute(&statement, client, server, names, self.pool.exchange) {
@@ -183,10 +172,7 @@ impl<X: Exchange> Pair<'_, X> {
             self.make_room(io);
         }
         let server = &mut *self.server;
-        let kept = server.kept.as_deref_mut();
-        if let Some(used) = kept.and_then(|kept| kept.outline.uses.as_mut()) {
-            used.statement = statement.clone();
-        }
+        server.kept.substitute(&statement);
         server.phase.ask(step);
         // The statement stays in doubt until the answer arrives: the client may leave before that.
         server.statements.insert(statement.clone(), DOUBTFUL);
@@ -216,10 +202,7 @@ impl<X: Exchange> Pair<'_, X> {
         let mode = self.mode();
         let (client, server) = (&mut *self.client, &mut *self.server);
         let failed = server.own_error.take().is_some();
-        let Some(kept) = server.kept.as_deref_mut() else { return Renewed::Nothing };
-        let (Some(refused), Some(used)) = (kept.refused.take(), kept.outline.uses.take()) else {
-            return Renewed::Nothing;
-        };
+        let Some((refused, used)) = server.kept.end_refusal() else { return Renewed::Nothing };
         let given = client.extended.as_ref().and_then(|own| own.statements.shape(used.since));
         let is_the_same = match given {
             Some(shape) => refused.shape == Some(shape),
@@ -250,15 +233,15 @@ impl<X: Exchange> Pair<'_, X> {
         if again {
             // The client may already have part of the answer, so no other server can give the rest.
             // A statement that was just prepared, or that cannot be, is not asked about again.
-            client.resent |= !confirms;
+            if !confirms {
+                client.resent.note();
+            }
             let repeats = &mut client.extended_mut().repeats;
             repeats.again(!confirms);
             if confirms && was_prepared {
                 repeats.ask_no_more();
             }
-            kept.parameters_given =
-                !refused.is_lost && kept.bytes.first() == Some(&frontend::DESCRIBE);
-            client.stream.put_back(&std::mem::take(&mut kept.bytes));
+            client.stream.put_back(&server.kept.take_again(refused.is_lost));
             // A reload may have changed the server's values meanwhile.
             return Renewed::Again { prepares: server.is_as_prepared(mode) };
         }

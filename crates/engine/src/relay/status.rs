@@ -28,8 +28,7 @@ impl Default for Status {
 }
 
 impl Status {
-    /// Returns the status of a server of another process. `has_failed`: its client's last
-    /// transaction.
+    /// Returns the status of a server of another process. `has_failed`: see `has_ended_failed`.
     pub(crate) fn imported(byte: u8, has_failed: bool) -> Self {
         Self { byte, outcome: if has_failed { Outcome::Failed } else { Outcome::Fine } }
     }
@@ -44,12 +43,6 @@ impl Status {
     #[inline]
     pub fn is_idle(self) -> bool {
         self.byte == b'I'
-    }
-
-    /// Is a transaction open that has not failed?
-    #[inline]
-    pub(crate) fn is_open(self) -> bool {
-        self.byte == b'T'
     }
 
     /// Is a transaction open that has failed?

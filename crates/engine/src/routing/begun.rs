@@ -11,9 +11,10 @@
 //!                └─ a row, another command, a reported parameter ─► the transaction stays
 //! ```
 
-use crate::client::{Client, Steps};
+use crate::client::Client;
 use crate::lifecycle::pair::Pair;
-use crate::relay::kept_request::KeptRequest;
+use crate::lifecycle::while_waiting::Steps;
+use crate::relay::kept_request::Kept;
 use crate::routing::sessions::Session;
 use crate::routing::wish::each_text;
 use crate::server::{Preparation, Server};
@@ -25,26 +26,24 @@ const OPENING_LEN_MAX: usize = 1024;
 /// Ends a statement, also behind a comment.
 const END: &[u8] = b"\n;\n";
 
-impl KeptRequest {
-    /// The request has begun a transaction, or has read nothing in it. Its commands are complete.
-    pub(super) fn note_opening(&mut self, client: Option<&Client>, commands: usize) {
-        let known = client.and_then(|client| client.extended.as_deref());
-        let mut opening = Vec::from(self.outline.opening.take().unwrap_or_default());
-        if commands > 0 {
-            let mut texts = 0;
-            let walked = each_text(&self.bytes, known, |text| {
-                texts += 1;
-                opening.extend_from_slice(text);
-                opening.extend_from_slice(END);
-            });
-            // Each text was run once. If there are others, their order is not known.
-            if walked.is_err() || texts != commands {
-                return;
-            }
+/// The kept request has begun a transaction, or has read nothing in it. Its commands are complete.
+pub(super) fn note_opening(kept: &mut Kept, client: Option<&Client>, commands: usize) {
+    let known = client.and_then(|client| client.extended.as_deref());
+    let Some((request, mut opening)) = kept.take_texts_before() else { return };
+    if commands > 0 {
+        let mut texts = 0;
+        let walked = each_text(request, known, |text| {
+            texts += 1;
+            opening.extend_from_slice(text);
+            opening.extend_from_slice(END);
+        });
+        // Each text was run once. If there are others, their order is not known.
+        if walked.is_err() || texts != commands {
+            return;
         }
-        if (1..=OPENING_LEN_MAX).contains(&opening.len()) {
-            self.opening = Some(opening.into());
-        }
+    }
+    if (1..=OPENING_LEN_MAX).contains(&opening.len()) {
+        kept.open(opening);
     }
 }
 
@@ -60,13 +59,13 @@ impl<X: Exchange> Pair<'_, X> {
 /// The server has answered the texts that begin the client's transaction. Returns whether the
 /// transaction has begun.
 pub(crate) fn has_begun(client: &mut Client, server: &mut Server, session: &mut Session) -> bool {
-    server.own_error.forget();
+    server.own_error.take();
     // The texts may have set something for the transaction.
     server.context_change.note();
     if let Some(session) = server.session.get_mut() {
         session.may_set = true;
     }
-    client.while_waiting.steps.set(Steps::BEGINS, false);
+    client.while_waiting.done(Steps::BEGINS);
     session.opening = Box::default();
     !server.status.is_idle()
 }

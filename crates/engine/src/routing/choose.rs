@@ -4,9 +4,10 @@ use config::Balance;
 use sql::{Refusal, Verdict};
 
 use crate::admission::one_pool::OnePool;
-use crate::client::{Client, ClientPhase, ReaderPlace};
+use crate::client::{Client, ClientPhase};
 use crate::context::Context;
 use crate::ids::{Micros, NodeId, PoolId};
+use crate::lifecycle::while_waiting::ReaderPlace;
 use crate::routing::Place;
 use crate::routing::freshness::Need;
 use crate::routing::hold::must_wait;
@@ -113,12 +114,7 @@ impl<X: Exchange> Router<'_, X> {
                 routing.readers.want_as_of(need.shown.at);
             }
         }
-        let place = &mut self.client.while_waiting.reader;
-        *place = match *place {
-            _ if is_fixed => ReaderPlace::Fixed,
-            ReaderPlace::Left => ReaderPlace::Left,
-            ReaderPlace::Fixed | ReaderPlace::Open => ReaderPlace::Open,
-        };
+        self.client.while_waiting.choose_reader(is_fixed);
         self.session.is_judged_read = harmless.is_some_and(|kind| kind != Harmless::Doubted);
         self.session.expect(harmless.map(|kind| (kind, request.len())));
         nodes.map_or(Route::Writer, |drawn| Route::Drawn { drawn, is_fixed })

@@ -5,11 +5,13 @@
 
 use config::PoolMode;
 
-use crate::client::{Client, Steps};
+use crate::client::Client;
 use crate::ids::ClientId;
 use crate::lifecycle::pair;
+use crate::lifecycle::while_waiting::Steps;
 use crate::relay::resend::{answer_due, may_resend};
 use crate::relay::undo::undo_for_client;
+use crate::routing::begun::note_opening;
 use crate::routing::refusal::{Word, word};
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
@@ -35,11 +37,11 @@ impl Server {
     /// May this reader still refuse its client's request? Only if it has got a whole request: a
     /// client that keeps a reader may wait for the replies before a Flush.
     pub(crate) fn may_refuse(&self) -> bool {
-        let outline = self.kept.as_deref().map(|kept| &kept.outline);
+        let refusable = self.kept.refusable();
         matches!(*self.phase, ServerPhase::Linked)
             && self.stream.remaining == 0
             && self.ledger.owes_whole_request()
-            && outline.is_some_and(|of| of.asks_writer && self.ledger.is_unanswered(of.first))
+            && refusable.is_some_and(|first| self.ledger.is_unanswered(first))
     }
 
     /// Reads a reader's first replies to a request of this client. `mode` is the mode in which the
@@ -52,21 +54,17 @@ impl Server {
     ) -> Judged {
         let joined = self.stream.take_joined(bytes);
         let is_held = joined.is_some();
-        let outline = self.kept.as_deref().map(|kept| &kept.outline);
         // A transaction that has failed has had no effect either.
-        let is_read = outline.is_some_and(|own| own.is_read || own.opening.is_some());
-        let word = word(joined.as_deref().unwrap_or(bytes), is_read);
+        let word = word(joined.as_deref().unwrap_or(bytes), self.kept.only_reads());
         let may_move = client.is_some_and(|client| may_resend(client, self, mode));
         match word {
             Word::Leaves if may_move && self.may_be_replaced() => return Judged::Leaves,
             Word::Open | Word::Refuses(_) if may_move => self.stream.hold_rest(joined, bytes, 0),
             Word::Open | Word::Answers | Word::Opens(_) | Word::Refuses(_) | Word::Leaves => {
-                if let Some(kept) = &mut self.kept {
-                    if let Word::Opens(commands) = word {
-                        kept.note_opening(client, commands);
-                    }
-                    kept.outline.asks_writer = false;
+                if let Word::Opens(commands) = word {
+                    note_opening(&mut self.kept, client, commands);
                 }
+                self.kept.accept();
                 if is_held {
                     self.stream.hold_rest(joined, bytes, 0);
                 }
@@ -88,11 +86,7 @@ pub(crate) fn take_from_reader<X: Exchange>(
     server: &mut Server,
     io: &mut impl Io<X>,
 ) -> Option<Box<[u8]>> {
-    let kept = server.kept.as_deref_mut().map(|kept| {
-        let outline = std::mem::take(&mut kept.outline);
-        (std::mem::take(&mut kept.bytes), outline.opening)
-    });
-    let (request, opening) = kept.unwrap_or_default();
+    let (request, opening) = server.kept.take_refused();
     answer_due(id, server, io);
     for entry in server.ledger.last_sent_first() {
         undo_for_client(entry, client);
@@ -101,7 +95,7 @@ pub(crate) fn take_from_reader<X: Exchange>(
     server.phase.finish();
     client.take_back(&request);
     if opening.is_some() {
-        client.while_waiting.steps.set(Steps::BEGINS, true);
+        client.while_waiting.plan(Steps::BEGINS);
     }
     opening
 }

@@ -30,7 +30,7 @@ pub(crate) fn release_lost(client: &mut Client, server: &mut Server) -> bool {
     // The client has not been asked whether it wants the number, so nothing is learnt.
     server.take_hold();
     pair::release(client, server);
-    client.resent = false;
+    client.resent.end();
     client.phase.unlink();
     server.phase.finish();
     true

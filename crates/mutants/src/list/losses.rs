@@ -62,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_request_in_a_transaction_is_told_at_once",
         changes: &[change(
             "lifecycle/failed.rs",
-            "Next::Serve => self.while_waiting.steps.set(Steps::FAILS, «true»),",
-            "false",
+            "Next::Serve => «self.while_waiting.plan(Steps::FAILS)»,",
+            "",
         )],
     },
     Mutant {
@@ -84,7 +84,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_lost_transaction_hears_nothing",
         changes: &[change(
             "lifecycle/failed.rs",
-            "self.while_waiting.steps.have(«Steps::FAILS | Steps::BEGINS») || matches!",
+            "self.while_waiting.is_due(«Steps::FAILS | Steps::BEGINS») || matches!",
             "Steps::BEGINS",
         )],
     },
@@ -132,7 +132,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A refusal outlives its client",
         seen_in: "Weir, in seed 513,742",
         noticed_by: "outdated::a_client_that_leaves_meanwhile_leaves_no_refusal",
-        changes: &[change("lifecycle/pair.rs", "kept.refused = None;", "")],
+        changes: &[change("relay/kept_request.rs", "kept.refused = None;", "")],
     },
     Mutant {
         name: "KeepsForeignEars",

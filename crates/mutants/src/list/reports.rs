@@ -62,7 +62,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "lifecycle/ahead.rs",
             "if «server.own_error.is_some()» { drop_reserved(self.id",
-            "{ server.own_error.forget(); false }",
+            "{ server.own_error.take(); false }",
         )],
     },
     Mutant {

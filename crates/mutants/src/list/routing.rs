@@ -406,11 +406,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A refused request runs outside of its transaction",
         seen_in: "Weir",
         noticed_by: "begun::the_first_statement_that_a_reader_refuses_runs_on_the_writer",
-        changes: &[change(
-            "routing/refused.rs",
-            "client.while_waiting.steps.set(Steps::BEGINS, «true»);",
-            "false",
-        )],
+        changes: &[change("routing/refused.rs", "client.while_waiting.plan(Steps::BEGINS);", "")],
     },
     Mutant {
         name: "MovesAfterReading",
@@ -451,8 +447,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir",
         noticed_by: "begun::statements_that_read_nothing_are_run_again",
         changes: &[change(
-            "routing/begun.rs",
-            "Vec::from(«self.outline.opening.take().unwrap_or_default()»)",
+            "relay/kept_request.rs",
+            "Vec::from(«kept.outline.opening.take().unwrap_or_default()»)",
             "Box::<[u8]>::default()",
         )],
     },

@@ -49,8 +49,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir",
         noticed_by: "prepared::a_lost_statement_is_described_as_a_whole",
         changes: &[change(
-            "relay/resend.rs",
-            "«!refused.is_lost» && kept.bytes.first() == Some(&frontend::DESCRIBE)",
+            "relay/kept_request.rs",
+            "«!is_lost» && kept.bytes.first() == Some(&frontend::DESCRIBE)",
             "true",
         )],
     },
@@ -80,7 +80,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A lone BEGIN is sent again as long as servers die over it",
         seen_in: "PgCat's retries",
         noticed_by: "effects",
-        changes: &[change("relay/resend.rs", "«!client.resent» && client.replication", "true")],
+        changes: &[change(
+            "relay/resend.rs",
+            "«!client.resent.is_so()» && client.replication",
+            "true",
+        )],
     },
     Mutant {
         name: "SharesUnnamed",

@@ -84,25 +84,23 @@ impl<X: Exchange> Restart<'_, X> {
             .map(|pool| self.pools.view(pool).identity.clone())
             .filter(|pools| **pools == *identity)
             .unwrap_or(identity);
+        let mut membership = Membership::default();
         if record.is_counted {
             self.pools.exchange.limits(|limits| limits.client_came(&identity));
+            membership.count();
         }
-        let entered = pool.map(|pool| {
+        if let Some(pool) = pool {
             let role_changes = self.pools.one(pool).lock(|pool| {
                 pool.enter();
                 pool.role_changes()
             });
-            Membership::of(pool, role_changes)
-        });
+            membership.enter(pool, role_changes);
+        }
         let serial = self.pools.exchange.next_connection();
         let login = Login::new(Peer::default(), identity);
         let key = record.welcomed.then_some(record.key);
-        let client = record.into_client(
-            login,
-            (serial, unnamed),
-            (entered.unwrap_or_default(), on.is_some()),
-            tables,
-        );
+        let client =
+            record.into_client(login, (serial, unnamed), (membership, on.is_some()), tables);
         let id = self.clients.insert(client);
         if let Some(key) = key {
             self.keys.insert(key, id);

@@ -12,13 +12,13 @@ use crate::relay::kept_request::{
 };
 use crate::relay::ledger::{Owner, Settled};
 use crate::relay::prepared::Shape;
-use crate::server::{Preparation, Server, ServerPhase};
+use crate::server::{Preparation, ServerPhase};
 
 impl Replies<'_, '_> {
     /// The server has described a statement's rows, to the client or to Weir.
     pub(super) fn described(&mut self, settled: &Settled, shape: Option<Shape>) {
-        let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
-        if let Some(refused) = refused.filter(|_| settled.owner == Owner::Nobody) {
+        if let Some(refused) = self.server.kept.refused().filter(|_| settled.owner == Owner::Nobody)
+        {
             refused.shape = shape;
         } else if let Some(shape) = shape {
             self.server.statements.set_shape(settled.statement, settled.serial, shape);
@@ -42,7 +42,7 @@ impl Replies<'_, '_> {
         self.keep_own_error(fields.clone());
         let confirms = matches!(*self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let tells = confirms || fields.sqlstate() == QUERY_CANCELED.as_bytes();
-        let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
+        let refused = self.server.kept.refused();
         if let Some(refused) = refused.filter(|refused| tells || refused.is_lost) {
             refused.error = fields;
         }
@@ -61,13 +61,11 @@ impl Replies<'_, '_> {
                 let was_older = since.is_some_and(|since| since < used.since);
                 // If the statement has other columns now, this is PostgreSQL's error.
                 let error = if is_lost { changed_result() } else { fields.clone() };
-                let Server { kept, ledger, .. } = &mut *self.server;
-                if let Some(kept) = kept {
-                    let end = ledger.take_over_batch();
-                    kept.refused = Some(Refused { error, was_older, is_lost, end, shape: None });
-                    self.refused = true;
-                    return Owner::Nobody;
-                }
+                let end = self.server.ledger.take_over_batch();
+                let shape = None;
+                self.server.kept.refuse(Refused { error, was_older, is_lost, end, shape });
+                self.refused = true;
+                return Owner::Nobody;
             } else if !is_lost {
                 return Owner::Client;
             }
@@ -89,7 +87,7 @@ impl Replies<'_, '_> {
     /// statement must be the client's first request outside a transaction, with nothing after its
     /// batch.
     fn renewable(&self, settled: &Settled) -> Option<Used> {
-        let outline = &self.server.kept.as_deref()?.outline;
+        let outline = self.server.kept.outline()?;
         let used = outline.uses.as_ref()?;
         let own = self.client.as_ref().and_then(|client| client.extended.as_ref());
         let is_first_try = own.is_some_and(|own| own.repeats.may_renew());

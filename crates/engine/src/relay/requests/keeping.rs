@@ -4,7 +4,7 @@
 use wire::Header;
 
 use super::{HEADER_LEN, Requests};
-use crate::relay::kept_request::{KEPT_LEN_MAX, Outline, is_lone_begin};
+use crate::relay::kept_request::{Outline, is_lone_begin};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::relay::prepared::Found;
 use crate::routing::Place;
@@ -27,12 +27,12 @@ pub(super) struct Keeping {
 impl Keeping {
     /// Continues a request that began in an earlier input.
     pub(super) fn go_on(server: &Server) -> Option<Self> {
-        let kept = server.kept.as_deref()?;
-        let first = kept.outline.first;
+        let outline = server.kept.outline()?;
+        let first = outline.first;
         (first != 0 && server.ledger.owes(first)).then(|| Self {
             from: 0,
             begun_here: false,
-            outline: kept.outline.clone(),
+            outline: outline.clone(),
         })
     }
 }
@@ -81,9 +81,9 @@ impl<X: Exchange> Requests<'_, X> {
     #[cold]
     fn note_in_transaction(&mut self, serial: u64) {
         let server = &mut *self.server;
-        let opening = server.kept.as_deref_mut().and_then(|kept| kept.opening.take());
+        let opening = server.kept.take_opening();
         let Some(opening) = opening.filter(|_| self.keeping.is_none()) else { return };
-        if self.may_move && server.status.is_open() && server.ledger.is_untouched() {
+        if self.may_move && server.status.byte() == b'T' && server.ledger.is_untouched() {
             let outline = Outline {
                 first: serial,
                 has_effect: true,
@@ -127,8 +127,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// Returns how a Describe is answered. The client may already have the first half of the
     /// answer.
     pub(super) fn describe_verb(&mut self) -> Verb {
-        let kept = self.server.kept.as_deref_mut();
-        match kept.is_some_and(|kept| std::mem::take(&mut kept.parameters_given)) {
+        match self.server.kept.take_parameters_given() {
             true => Verb::Continue,
             false => Verb::Replace,
         }
@@ -142,20 +141,7 @@ impl<X: Exchange> Requests<'_, X> {
         let bytes = &self.input[from..self.at];
         // Another server would need the transaction first.
         let may_go_alone = outline.opening.is_none();
-        if outline.is_worth_keeping() {
-            let kept = &mut **self.server.kept.get_or_insert_default();
-            if begun_here {
-                kept.bytes.clear();
-            }
-            kept.outline = outline;
-            if kept.bytes.len() + bytes.len() > KEPT_LEN_MAX {
-                kept.outline = Outline::default();
-            } else {
-                kept.bytes.extend_from_slice(bytes);
-            }
-        } else if let Some(kept) = &mut self.server.kept {
-            kept.outline = Outline::default();
-        }
+        self.server.kept.keep(outline, bytes, begun_here);
         (begun_here && may_go_alone).then_some(from)
     }
 }

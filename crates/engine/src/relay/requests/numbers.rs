@@ -54,7 +54,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// TRANSACTION fails after any other statement of the transaction, so nothing is sent before
     /// it.
     pub(super) fn is_set_in_transaction(&self, text: &[u8]) -> bool {
-        self.server.status.is_open() && is_lone_set(text)
+        self.server.status.byte() == b'T' && is_lone_set(text)
     }
 
     /// A text is about to be executed.

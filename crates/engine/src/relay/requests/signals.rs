@@ -20,7 +20,7 @@ use super::statements::Name;
 use super::texts::NotPassed;
 use super::{MessageAction, Requests};
 use crate::cancel::call::{INT4, call_of};
-use crate::cancel::signaling::{Step, answer, on_itself};
+use crate::cancel::signaling::{answer, on_itself};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::relay::prepared::Statement;
 use crate::shell::Exchange;
@@ -113,9 +113,8 @@ impl<X: Exchange> Requests<'_, X> {
             return replace(on_itself(call, &column));
         }
         if let Some(own) = &mut self.client.extended
-            && let Some(signaling) = own.signaling.take_if(|one| one.is_decided())
-            && let Step::Decided(verdict) = signaling.step
-            && signaling.call == call
+            && let Some((decided, verdict)) = own.signaling.take_decided()
+            && decided == call
         {
             // The signal was sent, so the call must not be taken back and repeated.
             own.repeats.rewind();

@@ -248,7 +248,7 @@ impl<X: Exchange> Requests<'_, X> {
         if self.texts.is_some() {
             // Forgetting the numbers destroys the unnamed statement, which is then sent again.
             let is_set =
-                self.server.status.is_open() && is_lone_set(self.extended().unnamed.text());
+                self.server.status.byte() == b'T' && is_lone_set(self.extended().unnamed.text());
             if !is_set {
                 let seen = self.extended().unnamed.seen();
                 self.guard_numbers_now(seen);
