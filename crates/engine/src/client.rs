@@ -29,8 +29,8 @@ use crate::relay::unnamed::ClientUnnamed;
 use crate::session::carried::Order;
 use crate::session::state::Session;
 use crate::times::ClientTimes;
-use crate::values::{Digest, Values};
-use crate::vars::{Slots, Vars, Welcome};
+use crate::values::{ClientValues, Digest, Values};
+use crate::vars::{Vars, Welcome};
 use config::Config;
 
 #[derive(Debug)]
@@ -45,9 +45,7 @@ pub struct Client {
     /// For cancel requests; from the client's welcome.
     pub key: ClientKey,
     pub resent: Resent,
-    pub vars: Values,
-    /// The parameters whose values the client gave itself; the others have the server's values.
-    pub given: Slots,
+    pub vars: ClientValues,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
     /// Set if the session has more than transactions (`pool_mode = auto`).
@@ -113,8 +111,7 @@ impl Client {
             while_waiting: WhileWaiting::default(),
             key: ClientKey::default(),
             resent: Resent::default(),
-            vars: Values::default(),
-            given: Slots::default(),
+            vars: ClientValues::default(),
             stream: Stream::default(),
             extended: None,
             session: None,
@@ -280,7 +277,7 @@ impl Client {
                 Values::new(own.or(&welcome.vars))
             }
         };
-        self.vars = context.shared_vars.share(all);
+        *self.vars = context.shared_vars.share(all);
     }
 
     /// Returns the digest of the values that its server should have; None before its welcome, when
@@ -300,7 +297,7 @@ impl Client {
     /// Returns its session, which begins with the client's present values.
     pub fn session_mut(&mut self) -> &mut Session {
         let vars = &self.vars;
-        self.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())))
+        self.session.get_or_insert_with(|| Box::new(Session::new(Values::clone(vars))))
     }
 
     /// Returns the order in which its settings are made on a server.

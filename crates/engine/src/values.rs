@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::num::NonZeroU64;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::{FixedState, RandomState};
 
-use crate::vars::Vars;
+use crate::vars::{Slots, Vars};
 
 /// A hash of a set, equal for equal sets in every worker. Collisions can be constructed, so equal
 /// digests only show that a server probably fits.
@@ -84,6 +84,50 @@ impl Eq for Values {}
 impl Hash for Values {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.digest().hash(state);
+    }
+}
+
+/// The values of a client, which its server should have.
+#[derive(Debug, Default)]
+pub struct ClientValues {
+    values: Values,
+    /// The parameters whose values the client gave itself; the others have the server's values.
+    given: Slots,
+}
+
+impl ClientValues {
+    pub(crate) fn new(values: Values, given: Slots) -> Self {
+        Self { values, given }
+    }
+
+    pub(crate) fn given(&self) -> Slots {
+        self.given
+    }
+
+    /// The client gives this parameter a value itself.
+    pub(crate) fn give(&mut self, slot: usize) {
+        self.given.add(slot);
+    }
+
+    /// The parameter has the server's value from now on.
+    pub(crate) fn follow(&mut self, slot: usize) {
+        self.given.remove(slot);
+    }
+}
+
+impl Deref for ClientValues {
+    type Target = Values;
+
+    #[inline]
+    fn deref(&self) -> &Values {
+        &self.values
+    }
+}
+
+impl DerefMut for ClientValues {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Values {
+        &mut self.values
     }
 }
 

@@ -24,7 +24,7 @@ use crate::login::steps::may_enter;
 use crate::own_error::{CONFIG_ERROR, Cause, OwnError};
 use crate::server::ServerPurpose;
 use crate::shell::{Exchange, Io};
-use crate::values::Values;
+use crate::values::{ClientValues, Values};
 
 impl<X: Exchange> Engine<X> {
     /// Returns a client that logs in. [`Door::note_wrong_proof`] takes one that has logged in, too.
@@ -142,8 +142,8 @@ impl<X: Exchange> Engine<X> {
         let login = client.phase.leave_login();
         // A client may send messages before its welcome, though few do.
         client.stream.held = login.buffer.into();
-        client.given = login.vars.known();
-        client.vars = Values::new(login.vars);
+        let given = login.vars.known();
+        client.vars = ClientValues::new(Values::new(login.vars), given);
         client.replication = login.replication;
         let replicates = client.replication.is_some();
         self.pools.view(pool).stats.logins += 1;

@@ -96,7 +96,7 @@ impl RecordWriter {
             key: client.key.number(),
             long_key: client.key.is_long(),
             vars: self.vars(&client.vars),
-            given: client.given,
+            given: client.vars.given(),
             held: client.stream.held.to_vec(),
             extended: client.extended.as_deref().map(|extended| self.extended(extended)),
             replication: client.replication.as_deref().map(ReplicationRecord::of),

@@ -20,7 +20,7 @@ use crate::session::on_server::WayBack;
 use crate::session::pins::{Pinned, Pins};
 use crate::session::written::{items, pair_of, setting_of};
 use crate::shell::{Exchange, Guest};
-use crate::values::Values;
+use crate::values::{ClientValues, Values};
 use crate::vars::{Slots, TrackedNames, Vars, Welcome};
 
 /// A client that leaves its lobby, and its server.
@@ -79,16 +79,16 @@ impl LobbyLeaver {
 fn take_settings(client: &mut Client, text: &[u8], welcome: &Welcome, context: &mut Context) {
     let mut given = Slots::default();
     let startup = vars_of(&context.names, text, b'd', welcome, &mut given);
-    client.vars = Values::new(startup);
+    *client.vars = Values::new(startup);
     client.complete_vars(welcome, context);
     // RESET goes back to these.
     let startup = client.session_mut().startup.clone();
     let set = vars_of(&context.names, text, b's', welcome, &mut given);
-    client.given = given;
+    client.vars = ClientValues::new(client.vars.clone(), given);
     if !set.is_empty() {
         let mut own = set.or(&startup);
         own.carried = set.carried.with(startup.carried.all().iter());
-        client.vars = context.shared_vars.share(Values::new(own));
+        *client.vars = context.shared_vars.share(Values::new(own));
     }
 }
 

@@ -27,7 +27,7 @@ use crate::session::carried::{Carried, Setting};
 use crate::session::on_server::ServerSession;
 use crate::session::state::{Lent, Numbers, Session};
 use crate::times::ClientTimes;
-use crate::values::Values;
+use crate::values::{ClientValues, Values};
 use crate::vars::{Slots, TrackedNames, Vars, Welcome};
 
 /// The shared data of a worker's records, which they refer to by number.
@@ -187,8 +187,7 @@ impl ClientRecord {
         }
         let number = if self.welcomed { self.key } else { 0 };
         client.key = ClientKey::imported(number, self.long_key);
-        client.vars = tables.vars(self.vars);
-        client.given = tables.given(self.given);
+        client.vars = ClientValues::new(tables.vars(self.vars), tables.given(self.given));
         client.stream.held = self.held.into();
         client.extended = self.extended.map(|own| extended(own, unnamed, tables));
         client.replication = self.replication.map(|own| Box::new(own.into_replication()));

@@ -126,7 +126,7 @@ impl<X: Exchange> Pair<'_, X> {
         // configuration has changed that default, the value that the client gave is set now.
         let by_itself = &server.welcome.vars;
         let changed_there = |slot: &usize| {
-            let value = own.get(*slot).filter(|_| client.given.has(*slot));
+            let value = own.get(*slot).filter(|_| client.vars.given().has(*slot));
             value.is_some() && value == by_itself.get(*slot) && value != vars.get(*slot)
         };
         let changed_there: Vec<_> = (0..names.len()).filter(changed_there).collect();
@@ -139,7 +139,7 @@ impl<X: Exchange> Pair<'_, X> {
             let value = own.get(slot);
             let is_known = |known: &Values| known.get(slot) == value;
             let is_reset = value == by_itself.get(slot) || defaults.iter().any(is_known);
-            if !client.given.has(slot) && is_reset && vars.get(slot) != value {
+            if !client.vars.given().has(slot) && is_reset && vars.get(slot) != value {
                 followed.add(slot);
             }
         }
@@ -148,7 +148,7 @@ impl<X: Exchange> Pair<'_, X> {
             report_changes(self.id, &own, &wanted, names, io);
         }
         server.vars = self.context.shared_vars.share(vars);
-        client.vars = self.context.shared_vars.share(wanted);
+        *client.vars = self.context.shared_vars.share(wanted);
         if follows {
             self.pool.defaults_changed(server, followed, false, &self.context.names);
         }

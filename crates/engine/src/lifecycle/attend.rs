@@ -392,7 +392,7 @@ fn application_name(client: &Client) -> Vec<u8> {
 fn startup_settings(client: &Client, names: &TrackedNames) -> Vec<u8> {
     let mut text = Vec::new();
     for (slot, value) in client.vars.tracked().enumerate() {
-        if let Some(value) = value.filter(|_| client.given.has(slot)) {
+        if let Some(value) = value.filter(|_| client.vars.given().has(slot)) {
             write_setting(names.name(slot).as_bytes(), value, &mut text);
         }
     }

@@ -70,7 +70,9 @@ impl<X: Exchange> OnePool<'_, X> {
         let at_login = &server.welcome.vars;
         let is_other = |slot: usize| {
             let value = client.vars.get(slot);
-            !client.given.has(slot) && value != server.vars.get(slot) && value != at_login.get(slot)
+            !client.vars.given().has(slot)
+                && value != server.vars.get(slot)
+                && value != at_login.get(slot)
         };
         // Other hosts may have other defaults.
         let is_one = self.view.settings.targets.len() == 1;
@@ -116,7 +118,7 @@ impl<X: Exchange> OnePool<'_, X> {
         if let Some(client) = client {
             for slot in unexplained.slots.each(names.len()) {
                 if client.vars.get(slot) == server.vars.get(slot) {
-                    client.given.remove(slot);
+                    client.vars.follow(slot);
                 }
             }
         }

@@ -216,7 +216,7 @@ impl<X: Exchange> Pair<'_, X> {
     /// The client's values are again those from before the lost transaction.
     pub(crate) fn roll_back_values(&mut self, io: &mut impl Io<X>) {
         let Some(before) = self.server.changes.undo() else { return };
-        let told = std::mem::replace(&mut self.client.vars, before.clone());
+        let told = std::mem::replace(&mut *self.client.vars, before.clone());
         report_changes(self.id, &told, &before, &self.context.names, io);
     }
 }

@@ -97,7 +97,7 @@ impl<X: Exchange> Pair<'_, X> {
         let (client, server) = (&*self.client, &*self.server);
         // RESET would undo the settings of `connect_query`.
         let can_reset = self.pool.view.settings.connect_query.is_empty();
-        let given = if can_reset { client.given } else { Slots::ALL };
+        let given = if can_reset { client.vars.given() } else { Slots::ALL };
         let at_login = &server.welcome.vars;
         let present = Present { vars: &server.vars, at_login, defaults: &defaults, given };
         client.vars.difference(&present, names, order)
@@ -179,7 +179,7 @@ impl<X: Exchange> Pair<'_, X> {
 #[inline]
 fn follow_reports(client: &mut Client, server: &Server, names: &TrackedNames) {
     let startup = client.session.as_deref_mut().map(|session| &mut session.startup);
-    for vars in std::iter::once(&mut client.vars).chain(startup) {
+    for vars in std::iter::once(&mut *client.vars).chain(startup) {
         if !vars.are_tracked_by(&server.vars) {
             vars.change(|vars| vars.carry_unreported(&server.vars, names));
         }

@@ -38,7 +38,7 @@ pub(crate) fn begin_replication<X: Exchange>(
     server.replication = client.replication.as_ref().map(|asked| asked.kind);
     server.vars = welcome.vars.clone();
     server.phase.link();
-    client.vars = welcome.vars.clone();
+    *client.vars = welcome.vars.clone();
     client.phase.link();
     pool.view.assigned(now.saturating_sub(since));
 }

@@ -43,7 +43,7 @@ use crate::session::state::{AllLent, Numbers, Traces};
 use crate::session::text_history::CANDIDATES_MAX;
 use crate::session::{probe, state_report};
 use crate::shell::{Event, Exchange, Io};
-use crate::values::Values;
+use crate::values::{ClientValues, Values};
 use crate::vars::{Slots, TrackedNames, Vars};
 
 pub(crate) const FORGET: &[u8] = b"DISCARD ALL";
@@ -256,7 +256,7 @@ impl<X: Exchange> Pair<'_, X> {
         let mut out = Vec::new();
         for slot in (0..names.len()).filter(|slot| changed.has(*slot)) {
             let Some(value) = server.vars.get(slot) else { continue };
-            let is_given = client.given.has(slot);
+            let is_given = client.vars.given().has(slot);
             let followed = session.followed.as_ref().and_then(|before| before.get(slot));
             if is_in(Some(left), slot) || is_in(set_before.as_ref(), slot) {
                 if is_given && client.vars.get(slot) != Some(value) {
@@ -311,17 +311,17 @@ impl<X: Exchange> Pair<'_, X> {
             before: &before,
             followed: followed.as_deref(),
             at_login: &server.welcome.vars,
-            given: client.given,
+            given: client.vars.given(),
             startup: &startup,
             own: &client.vars,
         };
         let NewValues { there, own, given } = ended.values();
         let changed = there != *server.vars;
-        client.given = given;
         let there = self.context.shared_vars.share(Values::new(there));
         let own = self.context.shared_vars.share(Values::new(own));
         report_changes(self.id, &there, &own, &self.context.names, io);
-        (server.vars, client.vars) = (there, own);
+        server.vars = there;
+        client.vars = ClientValues::new(own, given);
         changed
     }
 }
@@ -340,7 +340,7 @@ fn compare_values(client: &Client, server: &mut Server, names: &TrackedNames) {
     let Some(before) = &server.session.before else { return };
     let there = &server.vars;
     let has_changed = |slot: usize| {
-        client.given.has(slot)
+        client.vars.given().has(slot)
             && before.get(slot) != there.get(slot)
             && client.vars.get(slot) == there.get(slot)
     };

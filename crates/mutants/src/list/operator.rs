@@ -164,12 +164,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[
             change(
                 "relay/replies/parameters.rs",
-                "if is_auto && (!may_set || has_left) { if «client.given.has(slot)» {",
+                "if is_auto && (!may_set || has_left) { if «client.vars.given().has(slot)» {",
                 "false",
             ),
             change(
                 "relay/replies/parameters.rs",
-                "if «is_auto && client.given.has(slot)» { self.server.session.own().followed",
+                "if «is_auto && client.vars.given().has(slot)» { self.server.session.own().followed",
                 "false",
             ),
         ],

@@ -68,12 +68,12 @@ impl Replies<'_, '_> {
         self.server.use_in(PoolMode::Auto);
         self.numbers_discarded();
         let Some(client) = &mut self.client else { return };
-        client.vars = self.server.vars.clone();
+        *client.vars = self.server.vars.clone();
         // Reports of the reset values follow. The client keeps only the values of its login.
         let Some(session) = &client.session else { return };
         for slot in 0..self.names.len() {
             if session.startup.get(slot) != client.vars.get(slot) {
-                client.given.remove(slot);
+                client.vars.follow(slot);
             }
         }
     }

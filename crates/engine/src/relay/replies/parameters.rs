@@ -69,16 +69,16 @@ impl Replies<'_, '_> {
         // The server has already left the client's value by itself. If the client sets the parameter
         // now, the report says so.
         let has_left = reports
-            && client.given.has(slot)
+            && client.vars.given().has(slot)
             && client.vars.get(slot) != self.server.vars.get(slot);
         if !is_auto && self.server.mode != PoolMode::Session {
             self.server.changes.report(slot, &client.vars);
         }
         if self.server.mode == PoolMode::Session {
-            client.given.add(slot);
+            client.vars.give(slot);
         }
         if is_auto && (!may_set || has_left) {
-            if client.given.has(slot) {
+            if client.vars.given().has(slot) {
                 set(&mut self.server.vars);
                 self.server.has_changed_by_itself();
                 return Owner::Nobody;
@@ -87,7 +87,7 @@ impl Replies<'_, '_> {
                 client.session.iter_mut().for_each(|session| set(&mut session.startup));
             }
         }
-        if is_auto && client.given.has(slot) {
+        if is_auto && client.vars.given().has(slot) {
             self.server.session.own().followed.get_or_insert_with(|| client.vars.clone());
         }
         let is_in_transaction = !self.server.status.is_idle() || !self.server.ledger.is_at_rest();
@@ -97,7 +97,7 @@ impl Replies<'_, '_> {
         let shared = client.vars.is(&self.server.vars);
         set(&mut self.server.vars);
         match shared {
-            true => client.vars = self.server.vars.clone(),
+            true => *client.vars = self.server.vars.clone(),
             false => set(&mut client.vars),
         }
         owner
@@ -116,9 +116,9 @@ impl Replies<'_, '_> {
             if client.vars.get(slot) == before.get(slot) {
                 // It was set for the transaction only, or rolled back.
             } else if reported.resets && !reported.sets {
-                client.given.remove(slot);
+                client.vars.follow(slot);
             } else {
-                client.given.add(slot);
+                client.vars.give(slot);
                 if !reported.sets {
                     self.server.changes.leave_unexplained(slot, (id, client.serial));
                 }
