@@ -100,6 +100,7 @@ impl ClientValues {
         Self { values, given }
     }
 
+    #[inline]
     pub(crate) fn given(&self) -> Slots {
         self.given
     }

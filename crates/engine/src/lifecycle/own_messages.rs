@@ -31,7 +31,7 @@ impl Server {
         io.send_server(on, &messages);
     }
 
-    /// Weir asks the server, and reads the answers after this moment.
+    /// Weir asks the server something. An earlier error no longer matters.
     #[inline]
     pub(crate) fn begin_to_ask(&mut self, now: Micros) {
         self.own_error.take();
