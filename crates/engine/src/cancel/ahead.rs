@@ -46,11 +46,11 @@ impl Client {
         io: &mut impl Io<X>,
     ) -> Option<Call> {
         self.while_waiting.look();
-        let is_between = self.stream.remaining == 0;
+        let is_between = self.stream.remaining() == 0;
         if !is_between || !is_auto {
             return None;
         }
-        let mut bytes = self.stream.held.to_vec();
+        let mut bytes = self.stream.held().to_vec();
         let held = bytes.len().min(LOOKED_LEN_MAX);
         bytes.resize(LOOKED_LEN_MAX, 0);
         let there = bytes.get_mut(held..).map_or(0, |rest| io.peek_client(id, rest));

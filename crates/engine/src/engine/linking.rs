@@ -330,7 +330,7 @@ impl<X: Exchange> Engine<X> {
         pair::release(client, &mut self.servers[on]);
         client.resent.end();
         client.phase.unlink();
-        if !client.stream.held.is_empty() && client.has_request_to_route() {
+        if !client.stream.held().is_empty() && client.has_request_to_route() {
             self.work.push(Work::Route(id));
         }
         if !self.pools.changed_user.is_empty() {

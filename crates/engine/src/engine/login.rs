@@ -141,7 +141,7 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id];
         let login = client.phase.leave_login();
         // A client may send messages before its welcome, though few do.
-        client.stream.held = login.buffer.into();
+        client.stream.hold(login.buffer.into());
         let given = login.vars.known();
         client.vars = ClientValues::new(Values::new(login.vars), given);
         client.replication = login.replication;

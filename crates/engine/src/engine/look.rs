@@ -155,8 +155,8 @@ impl<'a> Look<'a> {
 
     /// Returns the largest number of bytes kept of an incomplete message.
     pub fn held_bytes(&self) -> usize {
-        let clients = self.clients.iter().map(|(_, client)| client.stream.held.len());
-        let servers = self.servers.iter().map(|(_, server)| server.stream.held.len());
+        let clients = self.clients.iter().map(|(_, client)| client.stream.held().len());
+        let servers = self.servers.iter().map(|(_, server)| server.stream.held().len());
         clients.chain(servers).max().unwrap_or_default()
     }
 

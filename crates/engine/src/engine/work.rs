@@ -256,7 +256,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let was_decided = client.is_signal_decided();
-        let len = client.stream.held.len();
+        let len = client.stream.held().len();
         self.request_bytes(id, &[], io);
         self.paths().note_handled(id, len);
         // A decision that was made meanwhile is for the next time.

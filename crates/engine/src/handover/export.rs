@@ -97,7 +97,7 @@ impl RecordWriter {
             long_key: client.key.is_long(),
             vars: self.vars(&client.vars),
             given: client.vars.given(),
-            held: client.stream.held.to_vec(),
+            held: client.stream.held().to_vec(),
             extended: client.extended.as_deref().map(|extended| self.extended(extended)),
             replication: client.replication.as_deref().map(ReplicationRecord::of),
             startup: client.session.as_deref().map(|own| self.vars(&own.startup)),
@@ -199,14 +199,14 @@ impl Client {
         match *self.phase {
             ClientPhase::Login(_) | ClientPhase::Canceling { .. } => false,
             // The rest of a message may have to be dropped.
-            ClientPhase::Idle | ClientPhase::Failed(_) => self.stream.remaining == 0,
+            ClientPhase::Idle | ClientPhase::Failed(_) => self.stream.remaining() == 0,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => true,
             ClientPhase::Linked => {
                 let can_stop = |server: &Server| {
                     let ledger = &server.ledger;
                     !server.awaits_settings() && (ledger.is_at_rest() || ledger.ends_by_itself())
                 };
-                self.stream.remaining == 0 && !self.awaits_answer() && server.is_none_or(can_stop)
+                self.stream.remaining() == 0 && !self.awaits_answer() && server.is_none_or(can_stop)
             }
         }
     }
@@ -218,7 +218,7 @@ impl Client {
         if view.is_some_and(|view| self.pool.has_another_role(view.role_changes)) {
             return false;
         }
-        let at_rest = self.stream.remaining == 0;
+        let at_rest = self.stream.remaining() == 0;
         match *self.phase {
             // The records do not contain the state of a signal.
             ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Failed(_) => {

@@ -188,7 +188,7 @@ impl ClientRecord {
         let number = if self.welcomed { self.key } else { 0 };
         client.key = ClientKey::imported(number, self.long_key);
         client.vars = ClientValues::new(tables.vars(self.vars), tables.given(self.given));
-        client.stream.held = self.held.into();
+        client.stream.hold(self.held.into());
         client.extended = self.extended.map(|own| extended(own, unnamed, tables));
         client.replication = self.replication.map(|own| Box::new(own.into_replication()));
         client.session = self.startup.map(|at| Box::new(Session::new(tables.vars(at))));

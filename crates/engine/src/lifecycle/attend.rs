@@ -329,7 +329,7 @@ pub(crate) fn hand_off<X: Exchange>(
 fn may_be_guest(client: &Client) -> bool {
     matches!(*client.phase, ClientPhase::Idle)
         && client.is_welcomed()
-        && client.stream.held.is_empty()
+        && client.stream.held().is_empty()
         && client.stream.at_boundary()
         && client.extended.is_none()
         && client.replication.is_none()

@@ -147,7 +147,7 @@ impl Client {
         let missing = len - there;
         self.stream.hold_rest(joined, bytes, there);
         if missing > 0 {
-            (self.stream.remaining, self.stream.dropping) = (missing, true);
+            self.stream.handled(missing, true);
         }
         if !out.is_empty() {
             io.send_client(id, &out);

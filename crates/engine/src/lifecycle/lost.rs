@@ -191,7 +191,7 @@ impl<X: Exchange> Pair<'_, X> {
         Loss {
             status: server.status.byte(),
             unanswered,
-            ending: server.ledger.endings.unanswered,
+            ending: server.ledger.endings.unanswered(),
             is_harmless: refused.is_some() || server.has_harmless_request(),
             session: pins.words().collect::<Vec<_>>().join(", "),
             reason: reason.text(),
@@ -208,7 +208,7 @@ impl<X: Exchange> Pair<'_, X> {
         client.await_nothing();
         client.end_request();
         // The rest of a half-sent message.
-        client.stream.dropping |= client.stream.remaining > 0;
+        client.stream.drop_rest();
         let (id, context, exchange) = (self.id, &mut *self.context, &mut *self.pool.exchange);
         Channels { id, client, server: None, context, exchange }.recover();
     }

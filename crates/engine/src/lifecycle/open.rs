@@ -323,7 +323,7 @@ impl<X: Exchange> NewServer<'_, X> {
 
     /// Reads bytes of the login.
     pub(crate) fn bytes(&mut self, bytes: &[u8], io: &mut impl Io<X>) -> Outcome {
-        let mut input = std::mem::take(&mut self.server.stream.held);
+        let mut input = self.server.stream.take_held();
         input.extend_from_slice(bytes);
         let mut at = 0;
         loop {
@@ -362,7 +362,7 @@ impl<X: Exchange> NewServer<'_, X> {
                 Step::Failed(reason) => return Outcome::Failed(reason, None),
             }
         }
-        self.server.stream.held = input.split_off(at);
+        self.server.stream.hold(input.split_off(at));
         Outcome::Wait
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRo
 }
 
 fn reading(stream: &Stream) -> Reading {
-    Reading { held: stream.held.len(), remaining: stream.remaining }
+    Reading { held: stream.held().len(), remaining: stream.remaining() }
 }
 
 /// Returns a server's state. `check_delay` separates idle from used.

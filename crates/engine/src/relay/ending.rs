@@ -67,12 +67,16 @@ impl Ending {
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
     /// The effect of the unanswered requests.
-    pub(crate) unanswered: Ending,
+    unanswered: Ending,
     /// The effect of the portals in the transaction that later requests may still execute.
     bound: Ending,
 }
 
 impl Endings {
+    pub(crate) fn unanswered(&self) -> Ending {
+        self.unanswered
+    }
+
     /// A request begins, and everything before it is answered. `is_idle`: no transaction is open.
     #[inline]
     pub(crate) fn begin(&mut self, is_idle: bool) {

@@ -215,7 +215,7 @@ impl Replies<'_, '_> {
 
     fn pass(&mut self) -> Stop {
         let taken = self.server.stream.take_body(self.input);
-        if taken > 0 && !self.server.stream.dropping {
+        if taken > 0 && !self.server.stream.is_dropping() {
             self.out.pass(0, taken);
         }
         self.at = taken;
@@ -232,8 +232,7 @@ impl Replies<'_, '_> {
             if is_row(header.code) && rows_pass {
                 self.out.pass(self.at, self.at + available);
                 self.at += available;
-                self.server.stream.remaining = header.total - available;
-                self.server.stream.dropping = false;
+                self.server.stream.handled(header.total - available, false);
                 continue;
             }
             self.messages += 1;
@@ -256,8 +255,7 @@ impl Replies<'_, '_> {
                 self.out.pass(self.at, self.at + available);
             }
             self.at += available;
-            self.server.stream.remaining = header.total - available;
-            self.server.stream.dropping = !to_client;
+            self.server.stream.handled(header.total - available, !to_client);
             if self.farewell {
                 return Stop::Farewell;
             }
@@ -507,7 +505,7 @@ impl Replies<'_, '_> {
     #[inline(always)]
     fn write_due(&mut self) {
         let ledger: &mut Ledger = &mut self.server.ledger;
-        if self.server.stream.remaining > 0 || ledger.awaits_server() {
+        if self.server.stream.remaining() > 0 || ledger.awaits_server() {
             return;
         }
         while let Some(reply) = ledger.next_synthesized() {

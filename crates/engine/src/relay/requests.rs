@@ -352,8 +352,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 MessageAction::Confirm(used) => return Stop::Outdated(used),
             }
             self.at = to;
-            self.client.stream.remaining = header.total - available;
-            self.client.stream.dropping = matches!(action, MessageAction::Drop);
+            let drops = matches!(action, MessageAction::Drop);
+            self.client.stream.handled(header.total - available, drops);
         }
     }
 
@@ -392,11 +392,11 @@ impl<'a, X: Exchange> Requests<'a, X> {
     #[inline(always)]
     fn continue_message(&mut self) {
         let taken = self.client.stream.take_body(self.input);
-        if taken > 0 && !self.client.stream.dropping {
+        if taken > 0 && !self.client.stream.is_dropping() {
             self.out.pass(0, taken);
         }
         if taken > 0 && self.server.session.scanning.is_some() {
-            self.go_on_scan(&self.input[..taken], self.client.stream.remaining == 0);
+            self.go_on_scan(&self.input[..taken], self.client.stream.remaining() == 0);
         }
         (self.at, self.from) = (taken, taken);
     }
@@ -519,7 +519,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
     /// of a server's message, they wait for its end.
     fn flush(&mut self) -> MessageAction {
         let ledger = &mut self.server.ledger;
-        if self.server.stream.remaining > 0 || ledger.owes_nothing() || !ledger.only_synthesized() {
+        if self.server.stream.remaining() > 0 || ledger.owes_nothing() || !ledger.only_synthesized()
+        {
             return MessageAction::Pass;
         }
         while let Some(reply) = ledger.next_synthesized() {

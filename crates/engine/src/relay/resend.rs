@@ -120,8 +120,8 @@ impl<X: Exchange> Pair<'_, X> {
         // zeros and drops the client's rest, even of a CopyData after the Sync.
         let mut messages = Vec::new();
         if client.stream.is_mid_message() {
-            messages.resize(client.stream.remaining, 0);
-            client.stream.dropping = true;
+            messages.resize(client.stream.remaining(), 0);
+            client.stream.drop_rest();
         }
         let mut expected = &[][..];
         if !is_synced {

@@ -10,15 +10,53 @@ use wire::Header;
 #[derive(Debug, Default)]
 pub struct Stream {
     /// Bytes of the current message that are still to come. They are passed on or dropped unread.
-    pub remaining: usize,
+    remaining: usize,
     /// Are these bytes dropped?
-    pub dropping: bool,
+    dropping: bool,
     /// The beginning of a message that is kept until more of it arrives. It is rarely used, so it
     /// is a single pointer: an idle client should be small.
-    pub held: ThinVec<u8>,
+    held: ThinVec<u8>,
 }
 
 impl Stream {
+    /// Returns the number of bytes of the current message that are still to come.
+    #[inline(always)]
+    pub fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    /// Are these bytes dropped?
+    #[inline(always)]
+    pub(crate) fn is_dropping(&self) -> bool {
+        self.dropping
+    }
+
+    /// A message is handled, of which so many bytes are still to come. `drops`: they are dropped.
+    #[inline(always)]
+    pub(crate) fn handled(&mut self, remaining: usize, drops: bool) {
+        (self.remaining, self.dropping) = (remaining, drops);
+    }
+
+    /// The rest of a half-sent message is dropped.
+    pub(crate) fn drop_rest(&mut self) {
+        self.dropping |= self.remaining > 0;
+    }
+
+    /// Returns the beginning of a message that is kept until more of it arrives.
+    #[inline]
+    pub fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// Keeps the beginning of a message. No other bytes are held.
+    pub(crate) fn hold(&mut self, bytes: ThinVec<u8>) {
+        self.held = bytes;
+    }
+
+    pub(crate) fn take_held(&mut self) -> ThinVec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
     /// Is the stream between two messages?
     pub fn at_boundary(&self) -> bool {
         self.remaining == 0 && self.held.is_empty()

@@ -39,7 +39,7 @@ impl Server {
     pub(crate) fn may_refuse(&self) -> bool {
         let refusable = self.kept.refusable();
         matches!(*self.phase, ServerPhase::Linked)
-            && self.stream.remaining == 0
+            && self.stream.remaining() == 0
             && self.ledger.owes_whole_request()
             && refusable.is_some_and(|first| self.ledger.is_unanswered(first))
     }

@@ -121,7 +121,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "self.server.stream.take_body(self.input)",
             "{
                     if matches!(self.input.first(), Some(b'Z' | b'E')) {
-                        self.server.stream.remaining = 0;
+                        self.server.stream.handled(0, false);
                     }
                     self.server.stream.take_body(self.input)
                 }",

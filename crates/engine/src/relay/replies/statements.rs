@@ -96,7 +96,7 @@ impl Replies<'_, '_> {
             && used.statement.id == settled.statement
             && self.server.status.is_idle()
             && self.server.ledger.only_ends_batch()
-            && self.client.as_ref().is_some_and(|own| own.stream.remaining <= KEPT_LEN_MAX);
+            && self.client.as_ref().is_some_and(|own| own.stream.remaining() <= KEPT_LEN_MAX);
         is_all.then(|| used.clone())
     }
 

@@ -42,7 +42,8 @@ impl<X: Exchange> Requests<'_, X> {
         let Some(step) = self.server.ledger.copy_step() else { return false };
         // The rest of a message that nobody can send may never arrive.
         let next = Header::parse(&self.input[self.at..]).ok().flatten();
-        if self.client.stream.remaining > 0 || next.is_some_and(|next| !frontend::is_possible(next))
+        if self.client.stream.remaining() > 0
+            || next.is_some_and(|next| !frontend::is_possible(next))
         {
             return false;
         }
