@@ -56,7 +56,7 @@ const PARAMETERS: [(&str, &str); 6] = [
 ];
 
 /// The commands other than SHOW.
-pub(crate) const VERBS: [Verb; 16] = [
+pub(crate) const VERBS: [Verb; 19] = [
     Verb {
         form: "SET key = arg",
         about: "Changes a global key until the next RELOAD. Keys that need a restart \
@@ -133,6 +133,18 @@ pub(crate) const VERBS: [Verb; 16] = [
                 ([Clusters](cluster.md#switchover)). All clients of the cluster wait meanwhile. \
                 The answer comes when the other nodes follow the new primary. Weir's own.",
     },
+    Verb {
+        form: "FAILOVER PAUSE [<cluster>]",
+        about: "Has Weir replace no lost primary by itself (`failover = own`) until FAILOVER RESUME. \
+                Without a name, this is for all clusters. With `etcd`, it is for all members. \
+                SWITCHOVER still works. Weir's own.",
+    },
+    Verb { form: "FAILOVER RESUME [<cluster>]", about: "Ends FAILOVER PAUSE. Weir's own." },
+    Verb {
+        form: "FAILOVER FORGET <member>",
+        about: "Removes a silent member of SHOW MEMBERS that will not come back, so that it counts no \
+                more for a majority. Weir's own.",
+    },
 ];
 
 impl Command {
@@ -150,6 +162,9 @@ impl Command {
                 database: string(&database),
                 node: string(&node),
             })),
+            Line::Failover { what, argument } => {
+                Self::from_failover(&what.to_ascii_uppercase(), &argument).ok_or(Invalid::Unknown)
+            }
             Line::Set { key, value } => Ok(match parameter(&key) {
                 Some(_) => Self::SetParameter,
                 None => Self::Set { key: string(&key), value: string(&value) },
@@ -191,6 +206,18 @@ impl Command {
                 Some(id) => Order::KillClient(id),
                 None => return Some(Self::Incomplete("invalid client pointer supplied")),
             },
+            _ => return None,
+        };
+        Some(Self::Order(order))
+    }
+
+    fn from_failover(what: &[u8], argument: &[u8]) -> Option<Self> {
+        let argument = (!argument.is_empty()).then(|| string(argument));
+        let order = match (what, argument) {
+            (b"PAUSE", cluster) => Order::FailoverPause(cluster),
+            (b"RESUME", cluster) => Order::FailoverResume(cluster),
+            (b"FORGET", Some(member)) => Order::FailoverForget(member),
+            (b"FORGET", None) => return Some(Self::Incomplete("a member is required")),
             _ => return None,
         };
         Some(Self::Order(order))
@@ -261,6 +288,9 @@ impl Order {
             Self::Disable(_) => "DISABLE",
             Self::Enable(_) => "ENABLE",
             Self::Switchover { .. } => "SWITCHOVER",
+            Self::FailoverPause(_) | Self::FailoverResume(_) | Self::FailoverForget(_) => {
+                "FAILOVER"
+            }
         }
     }
 
@@ -278,6 +308,9 @@ impl Order {
             Self::Switchover { database, node } => {
                 format!("{tag} '{database}' TO '{node}' command issued")
             }
+            Self::FailoverForget(member) => format!("{tag} FORGET '{member}' command issued"),
+            Self::FailoverPause(_) => format!("{tag} PAUSE command issued"),
+            Self::FailoverResume(_) => format!("{tag} RESUME command issued"),
             Self::KillClient(_) => return None,
             _ => format!("{tag} command issued"),
         })

@@ -35,6 +35,11 @@ pub enum Order {
     WaitClose(Option<String>),
     Disable(String),
     Enable(String),
+    /// Forbids that Weir replaces a lost primary by itself, in one cluster or in all.
+    FailoverPause(Option<String>),
+    FailoverResume(Option<String>),
+    /// Removes a silent member.
+    FailoverForget(String),
     /// Makes a node the primary of the database's cluster.
     Switchover {
         database: String,

@@ -35,8 +35,8 @@ pub use crate::measures::{
 pub use crate::recording::Recording;
 pub use crate::snapshot::{
     Address, AtNode, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost,
-    DnsZone, Doing, FailoverRow, Judgement, Listener, Memory, NodeRow, Pin, PoolRow, RouteRow,
-    ServerRow, ServerState, Snapshot, WorkerRow,
+    DnsZone, Doing, FailoverRow, Judgement, Listener, MemberRow, Memory, NodeRow, Pin, PoolRow,
+    RouteRow, ServerRow, ServerState, Snapshot, WorkerRow,
 };
 pub use crate::svg::{Axis, Panel, Points, chart, cumulative};
 

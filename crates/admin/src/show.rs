@@ -36,7 +36,7 @@ use crate::recording::Recording;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 37] = [
+pub(crate) static ALL: [&dyn Show; 38] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -71,6 +71,7 @@ pub(crate) static ALL: [&dyn Show; 37] = [
     &workers::WORKERS,
     &clusters::CLUSTERS,
     &clusters::NODES,
+    &clusters::MEMBERS,
     &clusters::FAILOVERS,
     &routes::ROUTES,
     &routes::NODE_POOLS,

@@ -138,6 +138,26 @@ pub struct ClusterRow {
     pub system: String,
     pub nodes: Vec<NodeRow>,
     pub failovers: Vec<FailoverRow>,
+    /// Why Weir replaces no lost primary now.
+    pub paused: String,
+    /// The present term of several Weirs; empty without one.
+    pub term: String,
+    pub members: Vec<MemberRow>,
+}
+
+/// A Weir of a cluster; see SHOW MEMBERS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberRow {
+    pub name: String,
+    pub state: &'static str,
+    /// Is it this Weir?
+    pub is_self: bool,
+    pub version: String,
+    pub confirmed: u64,
+    pub sees: String,
+    /// Microseconds until the lease ends, for this Weir.
+    pub lease: Option<u64>,
+    pub trouble: String,
 }
 
 impl ClusterRow {

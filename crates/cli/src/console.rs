@@ -251,6 +251,9 @@ fn translated(order: Order) -> proxy::Order {
         Order::WaitClose(database) => proxy::Order::WaitClose(database),
         Order::Disable(database) => proxy::Order::Disable(database),
         Order::Enable(database) => proxy::Order::Enable(database),
+        Order::FailoverPause(cluster) => proxy::Order::FailoverPause(cluster),
+        Order::FailoverResume(cluster) => proxy::Order::FailoverResume(cluster),
+        Order::FailoverForget(member) => proxy::Order::FailoverForget(member),
         Order::Switchover { database, node } => proxy::Order::Switchover { database, node },
     }
 }

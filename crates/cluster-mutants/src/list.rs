@@ -583,6 +583,16 @@ static MUTANTS: &[Mutant] = &[
         changes: &[change("fleet/membership.rs", "«self.is_outdated = true;»", "")],
     },
     Mutant {
+        name: "TakesOldNews",
+        wrong: "A change of a record that comes late replaces what was read later",
+        noticed_by: "confirmed",
+        changes: &[change(
+            "fleet/membership.rs",
+            "_ if «revision <= self.view.loaded_at» => {}",
+            "revision < 0",
+        )],
+    },
+    Mutant {
         name: "LeavesTheChangeToNobody",
         wrong: "A new leader does not end what the last one has begun",
         noticed_by: "rest",

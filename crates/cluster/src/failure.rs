@@ -19,6 +19,8 @@ pub enum Refusal {
 /// Why a promotion has failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
+    #[error("the members do not agree: {0}")]
+    Disagreed(String),
     #[error("{servers} server connections were still in use after switchover_drain")]
     Busy { servers: u32 },
     #[error("the primary was lost: {0}")]

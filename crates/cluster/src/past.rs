@@ -18,6 +18,17 @@ impl Past {
         Self { of: Some((primary, timeline)), ..Self::default() }
     }
 
+    /// Returns the record of another process about the loss of this primary.
+    #[must_use]
+    pub fn resumed(
+        primary: NodeId,
+        timeline: u32,
+        is_fenced: bool,
+        ordered: Option<NodeId>,
+    ) -> Self {
+        Self { of: Some((primary, timeline)), is_fenced, ordered }
+    }
+
     /// Returns what was done about the loss of this primary: nothing, if it is another loss.
     pub(crate) fn about(self, primary: NodeId, timeline: u32) -> Self {
         if self.is_about(primary, timeline) { self } else { Self::of(primary, timeline) }

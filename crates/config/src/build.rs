@@ -263,6 +263,7 @@ impl Builder {
                 Reason::OwnWithoutFence(position.entry.clone()),
             );
         }
+        self.check_etcd(&cluster, position);
         if self.clusters.insert(position.entry.clone(), cluster).is_some() {
             self.report.warn(position, Reason::DefinedAgain("cluster"));
         }
@@ -289,8 +290,18 @@ impl Builder {
         if cluster.failover == FailoverKind::Own && cluster.is_discovered() {
             self.report.error(position, "failover", Reason::OwnWithoutNodes(name()));
         }
-        if cluster.patroni_cert_file.is_empty() != cluster.patroni_key_file.is_empty() {
-            self.report.error(position, "patroni_cert_file", Reason::HalfAnIdentity);
+        for (cert, cert_file, key, key_file) in [
+            (
+                "patroni_cert_file",
+                &cluster.patroni_cert_file,
+                "patroni_key_file",
+                &cluster.patroni_key_file,
+            ),
+            ("etcd_cert_file", &cluster.etcd_cert_file, "etcd_key_file", &cluster.etcd_key_file),
+        ] {
+            if cert_file.is_empty() != key_file.is_empty() {
+                self.report.error(position, cert, Reason::HalfAnIdentity { cert, key });
+            }
         }
         let has_patroni = !cluster.patroni.is_empty();
         for (key, is_set, needs_patroni) in [
@@ -310,6 +321,37 @@ impl Builder {
             };
             if is_set {
                 self.report.warnings.push(position.mistake(key, why));
+            }
+        }
+    }
+
+    /// Reports mistakes in the keys for etcd.
+    fn check_etcd(&mut self, cluster: &Cluster, position: &Position) {
+        if cluster.etcd_user.is_some() != cluster.etcd_password.is_some() {
+            self.report.error(position, "etcd_user", Reason::HalfAnEtcdUser);
+        }
+        let is_path = |text: &str| text.starts_with('/') && !text.ends_with('/');
+        if !is_path(&cluster.etcd_prefix) {
+            self.report.error(position, "etcd_prefix", Reason::NotAnEtcdPrefix);
+        }
+        // A slash separates the parts of the keys in etcd.
+        let is_part = |text: &str| !text.is_empty() && !text.contains('/');
+        if cluster.member.as_deref().is_some_and(|member| !is_part(member)) {
+            self.report.error(position, "member", Reason::NotAMember);
+        }
+        if !cluster.etcd.is_empty() {
+            return;
+        }
+        let usual = Cluster::default();
+        for (key, is_set) in [
+            ("etcd_user", cluster.etcd_user.is_some()),
+            ("etcd_ca_file", cluster.etcd_ca_file != usual.etcd_ca_file),
+            ("etcd_cert_file", cluster.etcd_cert_file != usual.etcd_cert_file),
+            ("etcd_prefix", cluster.etcd_prefix != usual.etcd_prefix),
+            ("member", cluster.member.is_some()),
+        ] {
+            if is_set {
+                self.report.warnings.push(position.mistake(key, Reason::NeedsEtcd));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The sources from which Weir learns the nodes of a cluster: Patroni's REST API, and host names.
+//! The services that a cluster names: Patroni's REST API, host names in DNS, and etcd.
 
 use std::fmt;
 
@@ -7,6 +7,8 @@ use crate::value::{Kind, Value, ValueError};
 
 /// Patroni's default port.
 const API_PORT: u16 = 8008;
+/// Etcd's default port for clients.
+const ETCD_PORT: u16 = 2379;
 
 /// A host with a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub struct Api {
     pub is_tls: bool,
     pub endpoint: Endpoint,
 }
+
+/// The API of one member of etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdApi(Api);
 
 impl Endpoint {
     fn new(text: &str, default_port: u16) -> Option<Self> {
@@ -39,13 +45,31 @@ impl Api {
     /// Reads `HOST:PORT`, or a URL without a path. Patroni itself puts `/patroni` behind its URLs.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
+        Self::at(text.strip_suffix("/patroni").unwrap_or(text), API_PORT)
+    }
+
+    fn at(text: &str, default_port: u16) -> Option<Self> {
         let (is_tls, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
             (None, Some(rest)) => (false, rest),
             (None, None) => (false, text),
         };
-        let rest = rest.strip_suffix("/patroni").or(rest.strip_suffix('/')).unwrap_or(rest);
-        Some(Self { is_tls, endpoint: Endpoint::new(rest, API_PORT)? })
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        Some(Self { is_tls, endpoint: Endpoint::new(rest, default_port)? })
+    }
+}
+
+impl EtcdApi {
+    /// Returns the URL, with `http` or `https` and the port.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.0.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.0.endpoint)
+    }
+
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.0.is_tls
     }
 }
 
@@ -62,6 +86,12 @@ impl fmt::Display for Endpoint {
 impl fmt::Display for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", if self.is_tls { "https://" } else { "" }, self.endpoint)
+    }
+}
+
+impl fmt::Display for EtcdApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -83,6 +113,18 @@ impl Value for Vec<Api> {
 
     fn parse(text: &str) -> Result<Self, ValueError> {
         list(text, Api::new).ok_or(ValueError::Apis)
+    }
+
+    fn show(&self) -> Option<String> {
+        shown(self)
+    }
+}
+
+impl Value for Vec<EtcdApi> {
+    const KIND: Kind = Kind::List;
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        list(text, |item| Api::at(item, ETCD_PORT).map(EtcdApi)).ok_or(ValueError::EtcdApis)
     }
 
     fn show(&self) -> Option<String> {
@@ -116,6 +158,15 @@ mod tests {
         for text in ["", "a,a:8008", "ftp://a", "http://", "a/b", "a:0", "a:b", "user@a", "a b"] {
             assert_eq!(Vec::<Api>::parse(text), Err(ValueError::Apis), "{text:?}");
         }
+    }
+
+    #[test]
+    fn etcd_has_a_port_of_its_own() {
+        let apis = Vec::<EtcdApi>::parse("10.0.0.1, https://etcd2/,[::1]:2380").unwrap();
+        assert_eq!(apis.show().unwrap(), "10.0.0.1:2379,https://etcd2:2379,[::1]:2380");
+        let urls: Vec<_> = apis.iter().map(EtcdApi::url).collect();
+        assert_eq!(urls, ["http://10.0.0.1:2379", "https://etcd2:2379", "http://[::1]:2380"]);
+        assert_eq!(Vec::<EtcdApi>::parse("a/patroni"), Err(ValueError::EtcdApis));
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub use crate::config_error::ConfigError;
 pub use crate::convert::to_toml;
 pub use crate::data_path::Proxied;
 pub use crate::describe::describe;
-pub use crate::endpoint::{Api, Endpoint};
+pub use crate::endpoint::{Api, Endpoint, EtcdApi};
 pub use crate::environment::PASSFILE;
 pub use crate::error::{Mistake, in_words};
 pub use crate::help::{UnknownKey, help, markdown};

@@ -125,8 +125,16 @@ pub enum Reason {
     NeedsPatroni,
     #[error("no effect: Patroni carries out each switchover")]
     PatroniSwitches,
-    #[error("patroni_cert_file and patroni_key_file must both be set, or none of them")]
-    HalfAnIdentity,
+    #[error("{cert} and {key} must both be set, or none of them")]
+    HalfAnIdentity { cert: &'static str, key: &'static str },
+    #[error("etcd_user and etcd_password must both be set, or none of them")]
+    HalfAnEtcdUser,
+    #[error("expected a prefix of keys that begins with a slash and ends without one, as /weir")]
+    NotAnEtcdPrefix,
+    #[error("expected a name without a slash")]
+    NotAMember,
+    #[error("no effect: it needs etcd")]
+    NeedsEtcd,
     #[error("{0}: a name is written as in the catalogs, without schema, quotes and arguments")]
     NotACatalogName(String),
     #[error("no effect: the database has no cluster")]

@@ -59,6 +59,8 @@ pub enum ValueError {
     Nodes,
     #[error("addresses such as 10.0.0.1:8008 or https://10.0.0.1:8008, each once")]
     Apis,
+    #[error("addresses such as 10.0.0.1:2379 or https://10.0.0.1:2379, each once")]
+    EtcdApis,
     #[error("host names such as db.example.org or db.example.org:5433, each once")]
     HostNames,
     #[error("ports from 1 to 65535")]

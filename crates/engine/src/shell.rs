@@ -82,8 +82,14 @@ pub trait Io<X: Exchange> {
     }
 
     /// Opens a socket for this server, with TLS by these settings if the target is remote. Ends in
-    /// `server_connected` or `server_closed`.
-    fn connect(&mut self, server: ServerId, target: &Target, tls: &Arc<ServerTls>);
+    /// `server_connected` or `server_closed`. `writer_of`: the cluster for whose primary it is.
+    fn connect(
+        &mut self,
+        server: ServerId,
+        target: &Target,
+        tls: &Arc<ServerTls>,
+        writer_of: Option<&str>,
+    );
 
     /// Asks for the password of the login of this server, which has this serial number. Ends in
     /// [`Mail::Password`].

@@ -11,6 +11,7 @@
 pub(crate) mod handshakes;
 pub(crate) mod hub;
 pub(crate) mod late_arrivals;
+pub(crate) mod leases;
 pub(crate) mod lines;
 pub(crate) mod listener;
 pub(crate) mod lobby_door;

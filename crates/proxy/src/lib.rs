@@ -37,7 +37,7 @@ pub use net::{
 pub use crate::{
     cold::{
         cluster::{
-            ClusterInfo, Judgement, NodeInfo,
+            ClusterInfo, FleetInfo, Judgement, MemberInfo, NodeInfo,
             discovery::{addresses_of, find_nodes},
             risk::{NODE_QUESTION, risk_of},
         },

@@ -11,6 +11,7 @@
 mod binaries;
 mod delivery;
 mod dice;
+mod etcd;
 mod guest;
 mod library;
 mod memory;
@@ -28,6 +29,7 @@ mod wait;
 pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program, use_pooler};
 pub use delivery::wait_until_read;
 pub use dice::Dice;
+pub use etcd::Etcd;
 pub use guest::{give_away, is_root, mortal_command};
 pub use library::{
     altered as altered_library, file as library_file, is_direct as pools_are_direct,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::etcd::Etcd;
 use crate::pki::{Authority, Identity};
 use crate::pooler::{send_signal, tail};
 use crate::postgres::Postgres;
@@ -24,8 +25,7 @@ const CARETAKER: &str = r#"cat >/dev/null; kill -QUIT "$(head -n 1 "$1/postmaste
 pub struct Patroni {
     authority: Authority,
     identity: Identity,
-    etcd: Child,
-    etcd_port: u16,
+    etcd: Etcd,
     wants_certificates: bool,
 }
 
@@ -47,28 +47,9 @@ impl Patroni {
     /// Starts etcd.
     #[must_use]
     pub fn start() -> Self {
-        let folder = scratch::folder("etcd");
-        let (port, peer_port) = (scratch::free_port(), scratch::free_port());
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let etcd = mortal_command("etcd")
-            .arg("--data-dir")
-            .arg(folder.join("data"))
-            .args(["--listen-client-urls", &url(port), "--advertise-client-urls", &url(port)])
-            .args(["--listen-peer-urls", &url(peer_port)])
-            .args(["--initial-advertise-peer-urls", &url(peer_port)])
-            .args(["--initial-cluster", &format!("default={}", url(peer_port))])
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log(&folder))
-            .spawn()
-            .expect("etcd: see scripts/setup");
         let authority = Authority::new("patroni");
         let identity = authority.server();
-        eventually("etcd listens", PATIENCE, || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).ok()
-        });
-        Self { authority, identity, etcd, etcd_port: port, wants_certificates: false }
+        Self { authority, identity, etcd: Etcd::start(1), wants_certificates: false }
     }
 
     /// Starts etcd, a primary, and standbys of these names.
@@ -131,12 +112,12 @@ impl Patroni {
 
     /// Stops etcd with SIGSTOP, so that it does not answer.
     pub fn freeze_etcd(&self) {
-        send_signal(self.etcd.id(), "STOP");
+        self.etcd.signal_all("STOP");
     }
 
     /// Continues a frozen etcd.
     pub fn thaw_etcd(&self) {
-        send_signal(self.etcd.id(), "CONT");
+        self.etcd.signal_all("CONT");
     }
 
     /// Returns the file with the authority of the APIs' certificates.
@@ -156,7 +137,7 @@ impl Patroni {
         let bin = bin.parent().expect("a program is in a folder").display();
         let (certificate, key) = (self.identity.certificate(), self.identity.key());
         let (authority, etcd_port, folder) =
-            (self.authority.file(), self.etcd_port, folder.display());
+            (self.authority.file(), self.etcd.port(0), folder.display());
         let (api_user, api_password) = (Self::API_USER, Self::API_PASSWORD);
         let verify_client = if self.wants_certificates { "required" } else { "none" };
         format!(
@@ -201,12 +182,6 @@ watchdog: {{mode: off}}
 ctl: {{insecure: true}}
 "
         )
-    }
-}
-
-impl Drop for Patroni {
-    fn drop(&mut self) {
-        self.etcd.kill().and_then(|()| self.etcd.wait()).expect("our own child");
     }
 }
 
@@ -268,7 +243,7 @@ impl Member {
         let folder = self.file.parent().expect("it is in a folder");
         let mut command: Command = mortal_command("patroni");
         command.arg(&self.file).current_dir(folder).stdin(Stdio::null());
-        command.stdout(log(folder)).stderr(log(folder));
+        command.stdout(scratch::log_file(folder)).stderr(scratch::log_file(folder));
         self.process = Some(command.spawn().expect("patroni: see scripts/setup"));
     }
 }
@@ -287,10 +262,4 @@ impl Drop for Member {
         self.caretaker.wait().expect("our own child");
         self.postgres.wait_until_gone();
     }
-}
-
-/// Opens the log of a process in its folder.
-fn log(folder: &Path) -> Stdio {
-    let file = fs::File::options().create(true).append(true).open(folder.join("log"));
-    file.expect("our own folder").into()
 }

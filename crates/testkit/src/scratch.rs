@@ -42,6 +42,12 @@ pub fn folder(name: &str) -> PathBuf {
     path
 }
 
+/// Opens the log of a process in its folder.
+pub(crate) fn log_file(folder: &Path) -> Stdio {
+    let file = fs::File::options().create(true).append(true).open(folder.join("log"));
+    file.expect("our own folder").into()
+}
+
 /// Makes a folder that any user may write to, like `/tmp`; removed at the end of the process.
 pub fn open_folder(name: &str) -> PathBuf {
     let path = folder(name);

@@ -10,6 +10,7 @@ mod discovery;
 mod disk;
 mod dying;
 mod ending;
+mod fleet;
 mod hooks;
 mod lost;
 mod mistakes;

@@ -1,5 +1,6 @@
-//! The grammar of the console: one or two words, `SHOW word EXTENDED`, `SET word = value`, or
-//! `SWITCHOVER word TO word`. It knows SHOW, SET and SWITCHOVER by name, because of their form.
+//! The grammar of the console: one or two words, `SHOW word EXTENDED`, `SET word = value`,
+//! `SWITCHOVER word TO word`, or `FAILOVER word [word]`. It knows SHOW, SET, SWITCHOVER and FAILOVER by
+//! name, because of their form.
 
 /// A parsed command line, without quotes; upper and lower case are as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,6 +9,7 @@ pub(super) enum Line {
     ShowExtended { what: Vec<u8> },
     Set { key: Vec<u8>, value: Vec<u8> },
     Switchover { database: Vec<u8>, node: Vec<u8> },
+    Failover { what: Vec<u8>, argument: Vec<u8> },
 }
 
 /// Why a line was refused.
@@ -26,6 +28,7 @@ const VALUE_MAX: usize = 255;
 pub(super) fn parse(text: &[u8]) -> Result<Line, Refusal> {
     let line = set(text)
         .or_else(|| switchover(text))
+        .or_else(|| failover(text))
         .or_else(|| show_extended(text))
         .or_else(|| command(text))
         .ok_or(Refusal::Grammar)?;
@@ -36,6 +39,9 @@ pub(super) fn parse(text: &[u8]) -> Result<Line, Refusal> {
         Line::ShowExtended { what } => what.len() <= ARGUMENT_MAX,
         Line::Switchover { database, node } => {
             database.len() <= ARGUMENT_MAX && node.len() <= ARGUMENT_MAX
+        }
+        Line::Failover { what, argument } => {
+            what.len() <= VERB_MAX && argument.len() <= ARGUMENT_MAX
         }
         Line::Set { key, value } => key.len() <= ARGUMENT_MAX && value.len() <= VALUE_MAX,
     };
@@ -77,6 +83,20 @@ fn switchover(text: &[u8]) -> Option<Line> {
     }
     let node = cursor.word()?;
     cursor.end().then_some(Line::Switchover { database, node })
+}
+
+fn failover(text: &[u8]) -> Option<Line> {
+    let mut cursor = Cursor(text);
+    cursor.spaces();
+    if !cursor.keyword(b"failover") || !cursor.spaces() {
+        return None;
+    }
+    let what = cursor.word()?;
+    let mut argument = Vec::new();
+    if cursor.spaces() {
+        argument = cursor.word().unwrap_or_default();
+    }
+    cursor.end().then_some(Line::Failover { what, argument })
 }
 
 /// As in PgBouncer, there must be no blank around `to`.

@@ -1,7 +1,7 @@
-//! SHOW CLUSTERS, SHOW NODES and SHOW FAILOVERS, which are Weir's own.
+//! SHOW CLUSTERS, SHOW NODES, SHOW MEMBERS and SHOW FAILOVERS, which are Weir's own.
 
 use super::{Table, int8, text};
-use crate::snapshot::{ClusterRow, FailoverRow, NodeRow};
+use crate::snapshot::{ClusterRow, FailoverRow, MemberRow, NodeRow};
 
 pub(super) static CLUSTERS: Table<ClusterRow> = Table {
     name: "CLUSTERS",
@@ -38,6 +38,17 @@ pub(super) static CLUSTERS: Table<ClusterRow> = Table {
             |row| row.failover_risk.as_str().into(),
             "With `failover = own`: why a failover may lose commits, and what avoids it. Empty if no \
              commit can be lost.",
+        ),
+        text(
+            "failover_paused",
+            |row| row.paused.as_str().into(),
+            "With `failover = own`: why Weir replaces no lost primary now, for example FAILOVER PAUSE. \
+             Empty if it does.",
+        ),
+        text(
+            "term",
+            |row| row.term.as_str().into(),
+            "With `etcd`: the primary that all members have agreed on, or how it is being replaced.",
         ),
     ],
     rows: |view| view.snapshot.clusters,
@@ -94,6 +105,64 @@ pub(super) static NODES: Table<NodeLine> = Table {
         view.snapshot.clusters.into_iter().flat_map(lines).collect()
     },
 };
+
+pub(super) static MEMBERS: Table<MemberLine> = Table {
+    name: "MEMBERS",
+    about: "The Weirs of clusters with `etcd` ([High availability](high-availability.md)), as this one \
+            knows them. Weir's own.",
+    columns: &[
+        text("cluster", |line| line.cluster.as_str().into(), "The cluster."),
+        text("member", |line| line.member.name.as_str().into(), "Name of the Weir."),
+        text(
+            "state",
+            |line| line.member.state.into(),
+            "`leader`, `member`, `silent` (its lease has ended), or `unreached` (this Weir does not \
+             reach etcd).",
+        ),
+        text(
+            "self",
+            |line| if line.member.is_self { "yes" } else { "no" }.into(),
+            "`yes` for the Weir of this console.",
+        ),
+        text(
+            "lease_seconds",
+            |line| match line.member.lease {
+                Some(lease) => format!("{:.1}", lease as f64 / 1e6).into(),
+                None => "".into(),
+            },
+            "For this Weir: how long it may use the primary without an answer of etcd. Empty for the \
+             others.",
+        ),
+        int8(
+            "confirmed",
+            |line| line.member.confirmed.into(),
+            "Number of the last term for which it had all clients wait.",
+        ),
+        text(
+            "sees",
+            |line| line.member.sees.as_str().into(),
+            "The states of the nodes, as it sees them.",
+        ),
+        text("version", |line| line.member.version.as_str().into(), "Its version."),
+        text(
+            "error",
+            |line| line.member.trouble.as_str().into(),
+            "For this Weir: why etcd does not do what it is asked for.",
+        ),
+    ],
+    rows: |view| {
+        let lines = |cluster: ClusterRow| {
+            let ClusterRow { name, members, .. } = cluster;
+            members.into_iter().map(move |member| MemberLine { cluster: name.clone(), member })
+        };
+        view.snapshot.clusters.into_iter().flat_map(lines).collect()
+    },
+};
+
+pub(super) struct MemberLine {
+    cluster: String,
+    member: MemberRow,
+}
 
 pub(super) struct NodeLine {
     cluster: String,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use admin::{
     Address, AtNode, Boxed, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection,
-    Control, DnsHost, DnsZone, Doing, FailoverRow, Judgement, Listener, Memory, NodeRow,
+    Control, DnsHost, DnsZone, Doing, FailoverRow, Judgement, Listener, MemberRow, Memory, NodeRow,
     NotReloaded, Order, Pin, PoolRow, Recording, RouteRow, ServerRow, ServerState, Shutdown,
     Snapshot, WorkerRow,
 };
@@ -321,6 +321,30 @@ fn cluster() -> ClusterRow {
             reason: "primary a is lost: connections are refused".into(),
             at_risk: Some(0),
         }],
+        paused: "FAILOVER PAUSE by member weir2:6432".to_owned(),
+        term: "term 4: node b is the primary, timeline 2".to_owned(),
+        members: vec![
+            MemberRow {
+                name: "weir1:6432".into(),
+                state: "leader",
+                is_self: true,
+                version: "0.1.0".into(),
+                confirmed: 3,
+                sees: "a=down, b=writable, c=readable".into(),
+                lease: Some(9_640_000),
+                trouble: String::new(),
+            },
+            MemberRow {
+                name: "weir2:6432".into(),
+                state: "silent",
+                is_self: false,
+                version: "0.1.0".into(),
+                confirmed: 1,
+                sees: String::new(),
+                lease: None,
+                trouble: String::new(),
+            },
+        ],
     }
 }
 

@@ -11,8 +11,8 @@ use std::{
 
 use admin::{
     Address, AtNode, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost,
-    DnsZone, Doing, FailoverRow, Listener, Memory, NodeRow, Pin, PoolRow, Recording, RouteRow,
-    ServerRow, WorkerRow,
+    DnsZone, Doing, FailoverRow, Listener, MemberRow, Memory, NodeRow, Pin, PoolRow, Recording,
+    RouteRow, ServerRow, WorkerRow,
 };
 use config::Config;
 use engine::{
@@ -112,6 +112,16 @@ fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
         wal: node.wal,
         lag_bytes: node.lag_bytes,
     };
+    let member = |one: proxy::MemberInfo| MemberRow {
+        name: one.name,
+        state: one.state,
+        is_self: one.is_self,
+        version: one.version,
+        confirmed: one.confirmed,
+        sees: one.sees,
+        lease: one.lease,
+        trouble: one.trouble,
+    };
     let failover = |one: proxy::Failover| FailoverRow {
         began: now.wall(one.began_at),
         duration_ms: one.ended_at.map(|ended| ended.saturating_sub(one.began_at) / 1_000),
@@ -134,6 +144,9 @@ fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
         system: cluster.system.map_or_else(String::new, |system| system.to_string()),
         nodes: cluster.nodes.into_iter().map(node).collect(),
         failovers: cluster.failovers.into_iter().map(failover).collect(),
+        paused: cluster.paused,
+        term: cluster.fleet.as_ref().map_or_else(String::new, |fleet| fleet.term.clone()),
+        members: cluster.fleet.into_iter().flat_map(|fleet| fleet.members).map(member).collect(),
     }
 }
 

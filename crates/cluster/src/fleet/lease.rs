@@ -16,6 +16,12 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// Returns the lease that a predecessor has left.
+    #[must_use]
+    pub fn inherited(until: Micros) -> Self {
+        Self { until }
+    }
+
     /// Etcd has granted or renewed the lease by a request that was sent at `asked_at`. The answer may
     /// have taken any time.
     pub fn renewed(&mut self, asked_at: Micros) {

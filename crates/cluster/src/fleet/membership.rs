@@ -121,6 +121,8 @@ pub enum Gate {
     Open,
     /// No client gets a server. Those that have one keep it.
     Wait(String),
+    /// An operator has ordered that clients wait.
+    Drain(String),
     /// Connections to the writer are closed, too.
     Cut(String),
 }
@@ -138,6 +140,8 @@ pub struct Membership {
     confirmed: u64,
     wanted: Option<Term>,
     wanted_pause: Option<Option<Pause>>,
+    /// A silent member to be removed.
+    wanted_removal: Option<String>,
     /// When the last request was given out.
     asked_at: Micros,
     retry_at: Micros,
@@ -151,15 +155,16 @@ impl Membership {
     #[must_use]
     pub fn new(me: Me) -> Self {
         Self {
+            lease: Lease::inherited(me.shared_until),
             me,
             stage: Stage::Out,
-            lease: Lease::default(),
             view: View::default(),
             is_outdated: false,
             told: BTreeMap::new(),
             confirmed: 0,
             wanted: None,
             wanted_pause: None,
+            wanted_removal: None,
             asked_at: 0,
             retry_at: 0,
             overruled_since: None,
@@ -240,6 +245,8 @@ impl Membership {
     /// Learns that a record has changed; `value`: None if it was deleted.
     pub fn learn(&mut self, path: &str, value: Option<&[u8]>, revision: i64) {
         match value {
+            // The watch may be behind what was read.
+            _ if revision <= self.view.loaded_at => {}
             Some(value) => self.view.put(path, value, revision),
             None => self.view.delete(path, revision),
         }
@@ -258,6 +265,19 @@ impl Membership {
     /// Asks for FAILOVER PAUSE, or RESUME if None.
     pub fn propose_pause(&mut self, pause: Option<Pause>) {
         self.wanted_pause = Some(pause);
+    }
+
+    /// Asks for the removal of a silent member. Returns false if there is none of this name.
+    ///
+    /// # Errors
+    /// When the member takes part.
+    pub fn propose_removal(&mut self, member: &str) -> Result<bool, String> {
+        if self.view.is_alive(member) {
+            return Err(format!("member {member} takes part: only a silent one can be removed"));
+        }
+        let is_known = self.view.members.contains_key(member);
+        self.wanted_removal = is_known.then(|| member.to_owned());
+        Ok(is_known)
     }
 
     /// Returns the next request.
@@ -336,6 +356,14 @@ impl Membership {
                 Some(pause) => Transaction { puts: vec![Record::Pause(pause)], ..change },
                 None => Transaction { deletes: vec!["pause".to_owned()], ..change },
             });
+        }
+        if let Some(member) = self.wanted_removal.take()
+            && !self.view.is_alive(&member)
+        {
+            let path = format!("members/{member}");
+            let revision = self.view.revisions.get(&path).copied().unwrap_or_default();
+            let checks = vec![(path.clone(), revision)];
+            return Some(Transaction { checks, deletes: vec![path], ..change });
         }
         if self.view.leader.is_none() {
             let may_campaign = own.may_lead && now >= self.abstains_until;
@@ -457,6 +485,7 @@ impl Membership {
         for (path, value, revision) in records {
             self.view.put(&path, &value, revision);
         }
+        self.view.loaded_at = revision;
         self.is_outdated = false;
     }
 
@@ -500,7 +529,7 @@ impl Membership {
             return Gate::Wait("the members have agreed on no primary yet".to_owned());
         };
         match &term.phase {
-            Phase::Draining { to } => Gate::Wait(format!("switchover to node {to}")),
+            Phase::Draining { to } => Gate::Drain(format!("switchover to node {to}")),
             Phase::Closed { .. } => {
                 Gate::Cut(format!("failover: the members replace node {}", term.writer.node))
             }

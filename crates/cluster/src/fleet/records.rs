@@ -86,8 +86,6 @@ pub enum Phase {
 pub struct Pause {
     /// The member whose console has said it.
     pub by: String,
-    /// Seconds since 1970.
-    pub since: u64,
 }
 
 impl Term {
@@ -199,7 +197,7 @@ mod tests {
                 me.1,
                 Seen { state: "down".to_owned(), why: String::new(), is_lost: true },
             ),
-            Record::Pause(Pause { by: me.0.clone(), since: 7 }),
+            Record::Pause(Pause { by: me.0.clone() }),
             Record::Member(
                 me.0,
                 Member {

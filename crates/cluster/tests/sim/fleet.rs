@@ -230,6 +230,8 @@ struct Weir {
     /// The part of etcd's log that it has watched.
     watched: usize,
     watch_due: Micros,
+    /// The watch has ended.
+    has_gap: bool,
     /// The node that the pools may use, as they were told.
     open_at: Option<usize>,
     /// A server is in use there.
@@ -320,6 +322,7 @@ impl Fleet {
             renewed_at: 0,
             watched: self.etcd.log.len(),
             watch_due: 0,
+            has_gap: true,
             open_at: None,
             busy_at: None,
             waits_in: 0,
@@ -400,8 +403,7 @@ impl Fleet {
                 self.weirs[at].is_down_until = long;
             }
             6 => {
-                // The watched changes have a gap.
-                self.weirs[at].watched = self.etcd.log.len();
+                self.weirs[at].has_gap = true;
                 self.weirs[at].membership.missed();
             }
             7 => {
@@ -539,13 +541,11 @@ impl Fleet {
                 Some(answer) if !trip.is_lost => answer,
                 Some(_) | None => Answer::Failed("no answer".to_owned()),
             };
-            if let Answer::Loaded { .. } = answer {
-                // The watch goes on from the revision that was read.
-                let revision = match &answer {
-                    Answer::Loaded { revision, .. } => *revision,
-                    _ => 0,
-                };
-                let later = |(_, _, own): &Event| *own > revision;
+            // A watch that has ended begins again at the revision that was read.
+            if let Answer::Loaded { revision, .. } = &answer
+                && std::mem::take(&mut weir.has_gap)
+            {
+                let later = |(_, _, own): &Event| own > revision;
                 weir.watched = self.etcd.log.iter().position(later).unwrap_or(self.etcd.log.len());
             }
             weir.membership.done(&trip.request, answer, own, clock);
@@ -563,7 +563,7 @@ impl Fleet {
 
     fn watch(&mut self, at: usize) {
         let (now, weir) = (self.now, &mut self.weirs[at]);
-        if weir.watch_due > now || weir.cut_until > now {
+        if weir.watch_due > now || weir.cut_until > now || weir.has_gap {
             return;
         }
         let longest = if self.rng.one_in(50) { 5_000_000 } else { 200_000 };
@@ -617,7 +617,7 @@ impl Fleet {
         let node = primary.and_then(|own| NODES.iter().position(|name| *name == own.node));
         weir.open_at = match gate {
             Gate::Open => node,
-            Gate::Wait(_) => None,
+            Gate::Wait(_) | Gate::Drain(_) => None,
             Gate::Cut(_) => {
                 // Workers close their connections a moment later.
                 weir.busy_at.take_if(|_| self.rng.one_in(4));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::choice::{FailoverKind, SwitchoverOvertime};
-use crate::endpoint::{Api, Endpoint};
+use crate::endpoint::{Api, Endpoint, EtcdApi};
 use crate::key::keys;
 use crate::node::Node;
 
@@ -80,6 +80,26 @@ keys! {
     /// only if no commit can be lost, because enough of the nodes that `synchronous_standby_names`
     /// lists answer. With `*` in that list, this is never certain.
     max_loss: Option<u32> [bytes] = unset, reload, acts;
+    /// Addresses of etcd, by which several Weirs agree on one primary. Each is `HOST:PORT` or
+    /// `https://HOST:PORT`; commas separate them. Name all members of etcd: Weir uses those that
+    /// answer.
+    etcd: Vec<EtcdApi> = unset, reload, acts;
+    /// User of etcd, if it has authentication.
+    etcd_user: Option<String> = unset, reload, acts;
+    /// Password of `etcd_user`.
+    etcd_password: Option<String> = unset, reload, acts, secret;
+    /// File with the authorities for `https` to etcd. Empty: those of the system.
+    etcd_ca_file: String = "", reload, acts;
+    /// File with Weir's own certificate for `https` to etcd.
+    etcd_cert_file: String = "", reload, acts;
+    /// File with the private key for `etcd_cert_file`.
+    etcd_key_file: String = "", reload, acts;
+    /// Keys in etcd begin with this and the name of the cluster. All Weirs of a cluster have the same
+    /// one.
+    etcd_prefix: String = "/weir", reload, acts;
+    /// Name of this Weir among those of the cluster. No other one has it. Not set: the name of the
+    /// machine, and `listen_port`.
+    member: Option<String> = unset, reload, acts;
 }
 
 impl Cluster {

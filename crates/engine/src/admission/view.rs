@@ -35,6 +35,11 @@ pub(crate) struct PoolView {
 }
 
 impl PoolView {
+    /// Returns the cluster whose primary the pool's servers are at.
+    pub(crate) fn writer_of(&self) -> Option<&str> {
+        self.settings.cluster.as_deref().filter(|_| self.place == Place::Writer)
+    }
+
     pub(crate) fn claim(&self, pool: PoolId) -> Claim {
         let PoolSettings { limits, weight, .. } = *self.settings;
         Claim { pool, identity: self.identity.clone(), limits, weight }

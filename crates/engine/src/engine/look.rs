@@ -35,6 +35,14 @@ pub struct Look<'a> {
     pub(super) work: &'a work::Queue,
 }
 
+impl<'a> Look<'a> {
+    /// Returns the cluster for whose primary this server is.
+    #[must_use]
+    pub fn writer_of(&self, server: ServerId) -> Option<&'a str> {
+        self.views.get(self.servers.get(server)?.pool)?.writer_of()
+    }
+}
+
 impl<X: Exchange> Engine<X> {
     #[inline]
     pub fn look(&self) -> Look<'_> {

@@ -64,7 +64,10 @@ impl<X: Exchange> Engine<X> {
         };
         match self.new_server(id).await_password(&target) {
             Some(wanted) => io.ask_password(id, serial, wanted),
-            None => io.connect(id, &target, &self.pools.one(pool).view.settings.tls),
+            None => {
+                let view = self.pools.one(pool).view;
+                io.connect(id, &target, &view.settings.tls, view.writer_of());
+            }
         }
     }
 
@@ -82,7 +85,8 @@ impl<X: Exchange> Engine<X> {
         match self.new_server(id).take_password(issued, io.now()) {
             Ok(Some(target)) => {
                 let pool = self.servers[id].pool;
-                io.connect(id, &target, &self.pools.one(pool).view.settings.tls);
+                let view = self.pools.one(pool).view;
+                io.connect(id, &target, &view.settings.tls, view.writer_of());
             }
             Ok(None) => {}
             Err(why) => self.open_failed(id, CloseReason::Text(&why), None, io),

@@ -37,7 +37,7 @@ use crate::settings::Primary;
 use crate::vars::{Slots, Vars, Welcome};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 29;
+pub const FORMAT: u32 = 30;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +72,7 @@ pub struct HandoverState {
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub primaries: Vec<PrimaryRecord>,
+    pub memberships: Vec<MembershipRecord>,
     pub addresses: Vec<AddressRecord>,
     /// The clusters whose nodes were found, with these nodes in their order.
     pub clusters: Vec<(String, Vec<NodeRecord>)>,
@@ -102,6 +103,15 @@ pub struct PrimaryRecord {
     pub primary: Primary,
     /// Why it is not reachable now.
     pub outage: Option<String>,
+}
+
+/// The process as one of several Weirs in front of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MembershipRecord {
+    pub cluster: String,
+    pub instance: String,
+    /// The old process may send to the writer until then, by the system's clock.
+    pub until: Micros,
 }
 
 /// The address in use of a node whose host is a name.

@@ -47,6 +47,8 @@ pub enum EventKind {
     PrimaryLost,
     /// A cluster has a primary.
     PrimaryFound,
+    /// Several Weirs have agreed on a primary, or on its change.
+    Term,
     /// A client keeps its server from now on (auto mode).
     Pin,
 }
@@ -75,6 +77,7 @@ impl EventKind {
             Self::ServerUp => "server up",
             Self::PrimaryLost => "primary lost",
             Self::PrimaryFound => "primary found",
+            Self::Term => "term",
             Self::Pin => "pin",
         }
     }
@@ -95,7 +98,8 @@ impl EventKind {
             | Self::ServerDown
             | Self::ServerUp
             | Self::PrimaryLost
-            | Self::PrimaryFound => Class::Order,
+            | Self::PrimaryFound
+            | Self::Term => Class::Order,
         }
     }
 }

@@ -366,7 +366,7 @@ impl Io<SimExchange> for SimIo<'_> {
         net.passwords.push((due, self.worker, mail));
     }
 
-    fn connect(&mut self, server: ServerId, target: &Target, _: &Arc<ServerTls>) {
+    fn connect(&mut self, server: ServerId, target: &Target, _: &Arc<ServerTls>, _: Option<&str>) {
         self.net.without_socket.remove(&(self.worker, server.0));
         let (up, down) = (self.net.new_pipe(), self.net.new_pipe());
         let backend = (self.net.factory)(target, &mut self.net.rng);

@@ -123,7 +123,7 @@ impl Io<Shared> for Net {
         self.server(server).place = Place::Closed;
     }
 
-    fn connect(&mut self, server: ServerId, _: &Target, _: &Arc<ServerTls>) {
+    fn connect(&mut self, server: ServerId, _: &Target, _: &Arc<ServerTls>, _: Option<&str>) {
         self.servers.push(Server {
             place: Place::Table(server),
             connected: false,

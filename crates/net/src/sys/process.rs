@@ -328,6 +328,16 @@ pub fn monotonic_us() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
 }
 
+/// Microseconds of the clock that goes on while the machine sleeps, which other processes see the same
+/// way.
+#[must_use]
+pub fn boottime_us() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live value of the right type is written to; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
+}
+
 /// Makes room for `count` descriptors in the kernel's table of open files. The table also doubles
 /// by itself, but then the opening thread waits for ten milliseconds or more. In a process with
 /// several threads, the kernel waits until none can still be reading the old table.

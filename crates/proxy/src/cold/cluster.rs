@@ -9,6 +9,7 @@
 //! * `catalogs.rs`: the names of a database whose reads need the primary
 //! * `discovery.rs`, `patroni.rs`: finds the nodes that the configuration does not name
 //! * `change.rs`: a change of the primary that Weir carries out: SWITCHOVER, `failover = own`
+//! * `fleet.rs`: several Weirs that agree by etcd; `rival.rs`: two that do not
 //! * `change_right.rs`: the right to change primaries, which only one process has
 //! * `command.rs`: the operator's commands for it
 //! * `orders.rs`: SQL for it
@@ -24,20 +25,23 @@ mod change;
 mod change_right;
 mod command;
 pub(crate) mod discovery;
+mod fleet;
 mod info;
 mod node;
 mod orders;
 mod patroni;
 pub(crate) mod risk;
+mod rival;
 mod samples;
 mod sampling;
 mod state;
 mod tail;
 
+pub use self::fleet::info::{FleetInfo, MemberInfo};
 pub use self::info::{ClusterInfo, Judgement, NodeInfo};
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -45,7 +49,7 @@ use std::{
     time::Duration,
 };
 
-use self::{change_right::ChangeRight, samples::Samples};
+use self::{change_right::ChangeRight, fleet::Fleet, samples::Samples};
 use ::cluster::{
     Change, Cluster, Doubt, Fact, NodeId, Past, Reason, Replication, Settings, Verdict,
 };
@@ -84,6 +88,8 @@ pub(crate) struct Clusters {
     /// The configuration may have changed.
     changed: Notify,
     right: Arc<ChangeRight>,
+    /// The clusters without etcd for which an operator has said FAILOVER PAUSE.
+    paused: Mutex<BTreeSet<String>>,
 }
 
 impl Clusters {
@@ -159,10 +165,20 @@ struct Watched {
     is_changing: AtomicBool,
     /// The steps that the last change has done, if it has failed.
     past: Mutex<Past>,
+    /// This Weir as one of several, with the key `etcd`.
+    fleet: Option<Arc<Fleet>>,
+    /// Without etcd: is another Weir to promote standbys?
+    has_rival: AtomicBool,
 }
 
 impl Watched {
-    fn new(name: &str, configured: &Configured, known: Option<&Self>, now: Micros) -> Self {
+    fn new(
+        name: &str,
+        configured: &Configured,
+        known: Option<&Self>,
+        fleet: Option<Arc<Fleet>>,
+        now: Micros,
+    ) -> Self {
         let micros = |time: Duration| time.as_micros() as Micros;
         let settings = Settings {
             sample_interval: micros(configured.sample_interval),
@@ -201,6 +217,8 @@ impl Watched {
             resuming: Mutex::default(),
             is_changing: AtomicBool::new(false),
             past: Mutex::new(known.map_or_else(Past::default, |known| lock(&known.past).clone())),
+            fleet,
+            has_rival: AtomicBool::new(false),
         }
     }
 
@@ -208,6 +226,31 @@ impl Watched {
     fn node_like(&self, node: &Node) -> Option<NodeId> {
         let at = self.configured.nodes.iter().position(|own| own.is_same_server(node))?;
         Some(NodeId(at as u16))
+    }
+
+    /// Returns this Weir's membership, if the members must agree on each change of the primary.
+    fn agreeing(&self) -> Option<&Fleet> {
+        self.fleet.as_deref().filter(|fleet| fleet.guards())
+    }
+
+    /// Returns why this Weir does not replace the lost primary `node`, before it begins.
+    fn hesitation(&self, controller: &Controller, node: &str) -> Option<String> {
+        match self.agreeing() {
+            Some(fleet) => fleet.hesitation(node),
+            None => self.paused_because(controller),
+        }
+    }
+
+    /// Returns why this Weir replaces no lost primary now, whatever happens.
+    fn paused_because(&self, controller: &Controller) -> Option<String> {
+        if let Some(fleet) = &self.fleet {
+            return fleet.paused_because();
+        }
+        if lock(&controller.0.clusters.paused).contains(&self.name) {
+            return Some("FAILOVER PAUSE".to_owned());
+        }
+        let has_rival = self.has_rival.load(Ordering::Relaxed);
+        has_rival.then(|| rival::IN_WORDS.to_owned())
     }
 
     /// Does Weir change the primary now?
@@ -313,7 +356,9 @@ fn start(
     configured: &Configured,
     known: Option<&Watched>,
 ) -> JoinSet<()> {
-    let watched = Arc::new(Watched::new(name, configured, known, controller.now()));
+    let fleet = Fleet::of(controller, name, configured, known);
+    let watched = Watched::new(name, configured, known, fleet, controller.now());
+    let watched = Arc::new(watched);
     let _ = controller.0.shared.hub.switch(|switches| {
         switches.set_readers(name, Arc::clone(&watched.readers));
         // A change of the primary may have ended since the reload.
@@ -339,6 +384,9 @@ fn start(
     tasks.spawn(judge(controller.clone(), Arc::clone(&watched), answers));
     if configured.is_discovered() {
         tasks.spawn(discovery::keep(controller.clone(), Arc::clone(&watched)));
+    }
+    if let Some(fleet) = watched.fleet.clone() {
+        tasks.spawn(fleet::keep(controller.clone(), Arc::clone(&watched), fleet));
     }
     if configured.failover == FailoverKind::Own {
         tasks.spawn(change::guard(controller.clone(), Arc::clone(&watched)));
@@ -479,7 +527,9 @@ fn publish(controller: &Controller, watched: &Watched) {
     if hold.is_some() {
         state.outage.clone_from(&hold);
     } else if state.outage.is_none() {
-        state.outage.clone_from(&lock(&watched.resuming));
+        let fleet = watched.fleet.as_ref();
+        let disagreement = fleet.and_then(|fleet| fleet.outage(controller, watched));
+        state.outage = disagreement.or_else(|| lock(&watched.resuming).clone());
     }
     let shared = &controller.0.shared;
     let _ = shared.hub.switch(|switches| {

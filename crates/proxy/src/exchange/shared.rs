@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use super::{
     handshakes::Handshakes,
     hub::{Hub, lock},
+    leases::Leases,
     lines::Lines,
     listener::Listener,
     lobby_door::{LobbyDoor, LobbyRequest},
@@ -114,6 +115,7 @@ pub(crate) struct Shared {
     pub(crate) outages: Outages,
     /// The way to the lobbies of direct pools.
     pub(crate) lobby: LobbyDoor,
+    pub(crate) leases: Leases,
 }
 
 impl Shared {
@@ -146,6 +148,7 @@ impl Shared {
             tls: RwLock::new(Arc::new(tls)),
             outages: Outages::default(),
             lobby: LobbyDoor::new()?,
+            leases: Leases::default(),
         })
     }
 

@@ -1,13 +1,18 @@
 //! The connection of a server that is in no worker's table. It moves with the server: into its pool
 //! and out of it, and from worker to worker.
 
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::{
+    os::fd::{AsRawFd as _, OwnedFd, RawFd},
+    sync::Arc,
+};
 
 use engine::ids::WorkerId;
 use net::{
     sys::Address,
     tls::{ForServers, Tls},
 };
+
+use super::leases::LeaseEnd;
 
 #[derive(Debug)]
 pub(crate) struct Transport {
@@ -28,6 +33,8 @@ pub(crate) struct Remote {
     pub(crate) host: Option<String>,
     /// The TLS with which it began, for cancel requests too: a reload may have changed the settings.
     pub(crate) tls: Option<ForServers>,
+    /// The lease without which nothing may be sent to it: it is the writer of several Weirs.
+    pub(crate) lease: Option<Arc<LeaseEnd>>,
 }
 
 /// The connection of a server as the console shows it.

@@ -288,6 +288,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 pools,
                 disabled,
                 primaries: Vec::new(),
+                memberships: Vec::new(),
                 addresses: Vec::new(),
                 clusters: Vec::new(),
                 managed_sockets: false,
@@ -459,6 +460,11 @@ fn the_format_is_that_of_its_number() {
         pools: vec![None, Some(pool)],
         disabled: vec!["shut".into()],
         primaries: vec![a_primary()],
+        memberships: vec![MembershipRecord {
+            cluster: "main".into(),
+            instance: "5eed".into(),
+            until: 9,
+        }],
         addresses: vec![AddressRecord { host: "h".into(), port: 5432, address: "::1".into() }],
         clusters: vec![(
             "main".into(),

@@ -224,7 +224,7 @@ impl Io<Shared> for FakeIo<'_> {
         self.net.questions.push(PasswordQuestion { worker, server, serial, wanted });
     }
 
-    fn connect(&mut self, server: ServerId, target: &Target, _: &Arc<ServerTls>) {
+    fn connect(&mut self, server: ServerId, target: &Target, _: &Arc<ServerTls>, _: Option<&str>) {
         let own = (self.worker, server);
         self.net.without_socket.retain(|other| *other != own);
         self.net.servers.push(ServerEnd {

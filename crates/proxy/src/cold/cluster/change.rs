@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use ::cluster::{By, Failure, Limits, NodeId, Order, Outcome, Overtime, Past, Promotion, Verdict};
+use ::cluster::{
+    By, Failure, Limits, NodeId, Order, Outcome, Overtime, Past, Promotion, Verdict,
+    fleet::{Hesitation, TTL},
+};
 use config::{Node, SwitchoverOvertime};
 use engine::{
     pool::{Outage, OutageKind, Pool},
@@ -17,7 +20,13 @@ use engine::{
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Watched, change_right::RunningChange, command, orders::Orders, patroni::Patroni, publish,
+    Watched,
+    change_right::RunningChange,
+    command,
+    fleet::{self, change::Agreement},
+    orders::Orders,
+    patroni::Patroni,
+    publish,
 };
 use crate::{
     cold::controller::Controller,
@@ -29,6 +38,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(10);
 /// The pause between two failovers that have failed.
 const RETRY: Duration = Duration::from_secs(1);
+/// The time for the other members to wait: their leases end within it.
+const AGREEING: Duration = Duration::from_secs(TTL as u64 + 5);
 /// The time for which clients wait for listeners at the primary.
 const RESUMING: Duration = Duration::from_secs(1);
 
@@ -131,9 +142,20 @@ async fn planned(
         Ok(_) => return refused(watched, node, "another node has become the primary"),
         Err(why) => return refused(watched, node, &why),
     };
+    let mut agreement = match watched.agreeing() {
+        None => None,
+        Some(fleet) => match Agreement::by_order(fleet, &watched.name, &node.name) {
+            Ok(agreement) => Some(agreement),
+            Err(why) => return refused(watched, node, &why.to_string()),
+        },
+    };
     let why = format!("switchover to node {}", node.name);
     hold.shut(why, OutageKind::Planned);
-    let end = carry_out(controller, watched, &mut promotion).await;
+    let end = match drain_all(watched, &mut agreement).await {
+        Ok(()) => carry_out(controller, watched, &mut promotion, &mut agreement).await,
+        Err(why) => Err(why),
+    };
+    conclude(controller, watched, agreement, end.is_ok()).await;
     let _running = Arc::clone(&hold.running);
     drop(hold);
     if let Err(why) = end {
@@ -149,6 +171,37 @@ async fn planned(
         return Ok(());
     }
     Err(format!("node {} is the primary now, but {}", node.name, troubles.join("; ")))
+}
+
+/// Waits until the clients of all members wait.
+async fn drain_all(
+    watched: &Watched,
+    agreement: &mut Option<Agreement<'_>>,
+) -> Result<(), Failure> {
+    let Some(agreement) = agreement else { return Ok(()) };
+    let drained = match agreement.turn(watched.configured.switchover_drain).await {
+        Err(Hesitation::Awaited(_)) if limits(watched).overtime == Overtime::Close => {
+            agreement.close();
+            agreement.turn(AGREEING).await
+        }
+        drained => drained,
+    };
+    drained.map_err(|why| Failure::Disagreed(why.to_string()))
+}
+
+/// Tells the members the primary of a change that has succeeded.
+async fn conclude(
+    controller: &Controller,
+    watched: &Watched,
+    agreement: Option<Agreement<'_>>,
+    is_done: bool,
+) {
+    // After a failure, the leader tells them when there is a primary.
+    if let Some(agreement) = agreement.filter(|_| is_done)
+        && let Some(writer) = fleet::primary(controller, watched)
+    {
+        agreement.end(writer).await;
+    }
 }
 
 /// The switchover has begun, and no client has noticed yet.
@@ -185,11 +238,25 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
     loop {
         sleep(LOOK).await;
         // Once another process has taken over, this one has no right any more.
-        let Ok((hold, mut promotion)) = begin(&controller, &watched) else { continue };
+        let (hold, mut promotion, mut agreement) = match begin(&controller, &watched) {
+            Ok(begun) => begun,
+            Err(None) => continue,
+            Err(Some(why)) => {
+                if told.as_ref() != Some(&why) {
+                    warning!("cluster {}: nobody is promoted: {why}", watched.name);
+                }
+                told = Some(why);
+                continue;
+            }
+        };
         let old = promotion.source();
         let name = &node(&watched, old).name;
         hold.shut(format!("failover: node {name} is lost"), OutageKind::Other);
-        let end = carry_out(&controller, &watched, &mut promotion).await;
+        let end = match agree(&mut agreement).await {
+            Ok(()) => carry_out(&controller, &watched, &mut promotion, &mut agreement).await,
+            Err(why) => Err(why),
+        };
+        conclude(&controller, &watched, agreement, end.is_ok()).await;
         let running = Arc::clone(&hold.running);
         drop(hold);
         match end {
@@ -206,6 +273,7 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
                 drop(others.await);
             }
             Err(why) => {
+                let why = why.to_string();
                 if told.as_ref() != Some(&why) {
                     warning!("cluster {}: nobody is promoted: {why}", watched.name);
                 }
@@ -216,21 +284,48 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
     }
 }
 
+/// A failover that has begun.
+type Begun<'a> = (Hold<'a>, Promotion, Option<Agreement<'a>>);
+
 /// Begins a failover, if the primary is lost and this process may promote another one.
+///
+/// # Errors
+/// Why an operator may have expected one; None if there is nothing to do.
 fn begin<'a>(
     controller: &'a Controller,
     watched: &'a Arc<Watched>,
-) -> Result<(Hold<'a>, Promotion), &'static str> {
+) -> Result<Begun<'a>, Option<String>> {
     let promotion = || {
         let past = lock(&watched.past).clone();
         let cluster = lock(&watched.cluster);
         Promotion::unplanned(&cluster, limits(watched), &past, controller.now())
     };
-    promotion().ok_or("the primary is not lost")?;
-    let hold = Hold::take(controller, watched)?;
+    let lost = promotion().ok_or(None)?.source();
+    let name = &node(watched, lost).name;
+    if let Some(why) = watched.hesitation(controller, name) {
+        return Err(Some(why));
+    }
+    let hold = Hold::take(controller, watched).map_err(|_| None)?;
+    let agreement = watched
+        .agreeing()
+        .map(|fleet| Agreement::after_loss(fleet, &watched.name, name))
+        .transpose()
+        .map_err(|why| Some(why.to_string()))?;
+    if let Some((is_fenced, ordered)) = agreement.as_ref().map(Agreement::done_before) {
+        let at = |name: &str| watched.configured.nodes.iter().position(|node| node.name == name);
+        let ordered = ordered.and_then(at).map(|at| NodeId(at as u16));
+        let timeline = lock(&watched.cluster).timeline();
+        *lock(&watched.past) = Past::resumed(lost, timeline, is_fenced, ordered);
+    }
     // Another change may have ended meanwhile.
-    let promotion = promotion().ok_or("the primary is not lost")?;
-    Ok((hold, promotion))
+    let promotion = promotion().ok_or(None)?;
+    Ok((hold, promotion, agreement))
+}
+
+/// Waits until the clients of all members wait, and until no member sends to the old primary.
+async fn agree(agreement: &mut Option<Agreement<'_>>) -> Result<(), Failure> {
+    let Some(agreement) = agreement else { return Ok(()) };
+    agreement.turn(AGREEING).await.map_err(|why| Failure::Disagreed(why.to_string()))
 }
 
 fn limits(watched: &Watched) -> Limits {
@@ -255,6 +350,7 @@ async fn carry_out(
     controller: &Controller,
     watched: &Watched,
     promotion: &mut Promotion,
+    agreement: &mut Option<Agreement<'_>>,
 ) -> Result<NodeId, Failure> {
     loop {
         end_listeners(controller, watched);
@@ -275,7 +371,10 @@ async fn carry_out(
                 return end;
             }
         };
-        let outcome = obey(controller, watched, order, promotion).await;
+        let outcome = match agreement {
+            None => obey(controller, watched, order, promotion).await,
+            Some(agreement) => obey_agreed(controller, watched, order, promotion, agreement).await,
+        };
         if let Outcome::Failed(why) | Outcome::Unsent(why) = &outcome {
             warning!("cluster {}: {} failed: {why}", watched.name, in_words(order));
         }
@@ -331,7 +430,7 @@ fn is_at_primary<X>(pool: &Pool<X>, watched: &Watched) -> bool {
 }
 
 /// Returns the pools with servers at the primary.
-fn pools_at_primary(
+pub(super) fn pools_at_primary(
     controller: &Controller,
     watched: &Watched,
 ) -> Vec<Arc<Mutex<Pool<Transport>>>> {
@@ -344,6 +443,28 @@ fn pools_at_primary(
 fn servers(controller: &Controller, watched: &Watched) -> u32 {
     let pools = pools_at_primary(controller, watched);
     pools.iter().map(|pool| lock(pool).counts().0).sum()
+}
+
+/// Carries out an order as the leader of several Weirs. The steps that the next leader must know are
+/// written down.
+async fn obey_agreed(
+    controller: &Controller,
+    watched: &Watched,
+    order: Order,
+    promotion: &Promotion,
+    agreement: &mut Agreement<'_>,
+) -> Outcome {
+    if let Order::Promote(to) = order {
+        agreement.orders(&node(watched, to).name);
+    }
+    if let Err(why) = agreement.turn(AGREEING).await {
+        return Outcome::Unsent(why.to_string());
+    }
+    let outcome = obey(controller, watched, order, promotion).await;
+    if matches!(order, Order::Fence(_)) && outcome == Outcome::Done {
+        agreement.fenced();
+    }
+    outcome
 }
 
 async fn obey(

@@ -31,6 +31,10 @@ impl ChangeRight {
         lock(&self.rights).is_ceded = false;
     }
 
+    pub(super) fn is_ceded(&self) -> bool {
+        lock(&self.rights).is_ceded
+    }
+
     pub(super) fn is_unused(&self) -> bool {
         lock(&self.rights).under_way == 0
     }

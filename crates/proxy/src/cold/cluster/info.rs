@@ -13,6 +13,7 @@ use engine::routing::{
 };
 use engine::settings::PoolKey;
 
+use super::FleetInfo;
 use crate::{cold::controller::Controller, exchange::hub::lock};
 
 /// A cluster at one moment.
@@ -35,6 +36,10 @@ pub struct ClusterInfo {
     pub nodes: Vec<NodeInfo>,
     /// The oldest first.
     pub failovers: Vec<Failover>,
+    /// The Weirs of the cluster, with the key `etcd`.
+    pub fleet: Option<FleetInfo>,
+    /// Why Weir changes no primary by itself now; empty if it does, and with `failover = follow`.
+    pub paused: String,
 }
 
 /// A node at one moment.
@@ -126,6 +131,8 @@ impl Controller {
                 system: cluster.system(),
                 nodes: nodes.iter().enumerate().map(node).collect(),
                 failovers: cluster.history().entries().cloned().collect(),
+                paused: own.paused_because(self).filter(|_| promotes).unwrap_or_default(),
+                fleet: own.fleet.as_ref().map(|fleet| fleet.info()),
             }
         };
         watched.iter().map(info).collect()

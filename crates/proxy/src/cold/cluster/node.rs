@@ -5,7 +5,7 @@
 
 use std::{future, io, net::IpAddr, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use ::cluster::{Fact, NodeId, Obstacle};
+use ::cluster::{Fact, NodeId, Obstacle, Role};
 use engine::settings::Target;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -18,7 +18,7 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage, config::SslMode, error::
 use wire::secret::Secret;
 
 use super::{
-    Answer, Watched,
+    Answer, Watched, rival,
     state::{QUESTION, State},
 };
 use crate::{
@@ -45,6 +45,7 @@ pub(super) struct Kept {
     ip: Option<IpAddr>,
     /// Ends when PostgreSQL closes the connection.
     task: JoinHandle<()>,
+    lock: rival::Lock,
 }
 
 impl Drop for Kept {
@@ -78,6 +79,11 @@ pub(super) async fn keep(
         let ip = kept.as_ref().filter(|_| is_seen).and_then(|kept| kept.ip);
         let has_moved = ip.is_some_and(|ip| watched.use_address(&controller, at, ip));
         failures = if kept.is_some() { 0 } else { failures.wrapping_add(1) };
+        if let (Fact::Seen(sample), Some(kept)) = (&fact, &mut kept)
+            && sample.role == Role::Primary
+        {
+            kept.lock.keep(&controller, &watched, &kept.client).await;
+        }
         *lock(&watched.clients[at]) = kept.as_ref().map(|kept| Arc::clone(&kept.client));
         let is_denied = matches!(fact, Fact::Unasked(Obstacle::Denied(_)));
         let answer = Answer { node: NodeId(at as u16), fact, replication, asked_at, has_moved };
@@ -333,7 +339,7 @@ where
         settings.connect_raw(stream, NoTls).await.map_err(Failure::Postgres)?;
     // The next question finds out why it has ended.
     let task = tokio::spawn(async move { drop(connection.await) });
-    Ok(Kept { client: Arc::new(client), ip: None, task })
+    Ok(Kept { client: Arc::new(client), ip: None, task, lock: rival::Lock::default() })
 }
 
 pub(super) async fn question(client: &Client) -> Result<State, Failure> {

@@ -208,7 +208,7 @@ mod tests {
     fn what_a_node_has_told_on_a_lost_connection_counts_no_more() {
         let nodes = "[clusters.main]\nnodes = \"a=10.0.0.1, b=10.0.0.2\"\n";
         let config = Config::parse_toml(nodes, "weir.toml").unwrap();
-        let watched = Watched::new("main", &config.clusters["main"], None, 0);
+        let watched = Watched::new("main", &config.clusters["main"], None, None, 0);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let clients = [(); 3].map(|()| runtime.block_on(client()));
         let [primary, before, after] = &clients;

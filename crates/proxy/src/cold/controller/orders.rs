@@ -43,6 +43,11 @@ pub enum Order {
     WaitClose(Option<String>),
     Disable(String),
     Enable(String),
+    /// Has Weir replace no lost primary by itself, in one cluster or in all.
+    FailoverPause(Option<String>),
+    FailoverResume(Option<String>),
+    /// Removes a silent member from the clusters that have it.
+    FailoverForget(String),
     /// Makes a node the primary of the database's cluster. Complete when it is.
     Switchover {
         database: String,
@@ -70,7 +75,7 @@ pub enum OrderError {
     #[error("client not found")]
     NoClient,
     #[error("{0}")]
-    Switchover(String),
+    Cluster(String),
     /// A RESUME has ended the state that was waited for.
     #[error("RESUME came before this order was carried out")]
     Undone,
@@ -112,8 +117,17 @@ impl Controller {
                 })
             }
             Order::Enable(database) => self.enable(&database),
+            Order::FailoverPause(cluster) => {
+                self.pause_failovers(cluster.as_deref(), true).await.map_err(OrderError::Cluster)
+            }
+            Order::FailoverResume(cluster) => {
+                self.pause_failovers(cluster.as_deref(), false).await.map_err(OrderError::Cluster)
+            }
+            Order::FailoverForget(member) => {
+                self.forget_member(&member).await.map_err(OrderError::Cluster)
+            }
             Order::Switchover { database, node } => {
-                self.switch_over(&database, &node).await.map_err(OrderError::Switchover)
+                self.switch_over(&database, &node).await.map_err(OrderError::Cluster)
             }
         }
     }
@@ -136,6 +150,9 @@ impl Controller {
             | Order::WaitClose(_)
             | Order::Disable(_)
             | Order::Enable(_)
+            | Order::FailoverPause(_)
+            | Order::FailoverResume(_)
+            | Order::FailoverForget(_)
             | Order::Switchover { .. } => Ok(()),
         }
     }

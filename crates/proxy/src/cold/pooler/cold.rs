@@ -111,6 +111,7 @@ impl Cold {
                 }
             }
         };
+        self.controller.leave_fleets().await;
         stats.abort();
         recorder.abort();
         idle.abort();

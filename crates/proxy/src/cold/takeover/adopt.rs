@@ -28,7 +28,8 @@ pub(crate) fn adopt(
     (mut fds, lobbies): (VecDeque<OwnedFd>, Vec<Arrival>),
 ) -> io::Result<Vec<bool>> {
     let HandoverState { names, statements, connections, pools, disabled, .. } = handover_state;
-    let HandoverState { primaries, addresses, worker_records, .. } = handover_state;
+    let HandoverState { primaries, memberships, addresses, worker_records, .. } = handover_state;
+    memberships.into_iter().for_each(|record| shared.leases.inherit(record));
     let now = shared.clock.now();
     let _ = shared.hub.switch(|switches| {
         disabled.iter().for_each(|name| switches.database_mut(name).disabled = true);

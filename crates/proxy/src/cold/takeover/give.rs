@@ -519,6 +519,7 @@ fn pack(
         pools: pools.collect(),
         disabled: shared.hub.switches().disabled().cloned().collect(),
         primaries: shared.hub.switches().records(),
+        memberships: controller.memberships(),
         addresses: shared.hub.switches().addresses(),
         clusters: found_nodes(&controller.config()),
         managed_sockets: shared.listeners.iter().any(|listener| listener.is_managed()),

@@ -52,7 +52,7 @@ impl Sockets {
         let (is_open, is_secured) = (conn.fd >= 0, conn.tls.is_some());
         match self.remote(server).filter(|_| is_open).cloned() {
             // With TLS to the server, its key must not be readable on the network either.
-            Some(Remote { address, host: Some(host), tls: Some(tls) }) if is_secured => {
+            Some(Remote { address, host: Some(host), tls: Some(tls), .. }) if is_secured => {
                 let (packet, worker) = (packet.to_vec(), self.worker);
                 let limit = self.config.global.cancel_wait_timeout;
                 let sent = Arc::<AtomicBool>::default();

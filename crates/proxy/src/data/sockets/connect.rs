@@ -18,6 +18,7 @@ use crate::{
     exchange::{
         handshakes::{CONNECT_TIMEOUT, Far, Job, SecuredServer},
         hub::lock,
+        leases::LeaseEnd,
         listener,
         outages::{is_shortage, with_errno},
         requests::{ColdRequest, Question},
@@ -36,11 +37,12 @@ impl Sockets {
         server: ServerId,
         target: &Target,
         tls: &Arc<ServerTls>,
+        lease: Option<Arc<LeaseEnd>>,
     ) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let name = self.connecting.remove(&server.0).and_then(|known| known.name);
-        let mut waits = Connecting { tls: Arc::clone(tls), ..Connecting::new(ticket, name) };
+        let mut waits = Connecting { tls: Arc::clone(tls), lease, ..Connecting::new(ticket, name) };
         let addresses = &mut waits.addresses;
         match target {
             Target::Unix(path) => addresses.push_back(Address::Unix(path.clone())),
@@ -152,8 +154,10 @@ impl Sockets {
         let (flags, interest) =
             if done { (0, epoll::READ) } else { (CONNECTING, epoll::READ_WRITE) };
         self.servers[server.0 as usize] = Conn::new(fd, flags);
-        let host = self.connecting.get(&server.0).and_then(|waits| waits.host.clone());
-        self.set_remote(server, Some(Box::new(Remote { address, host, tls: None })));
+        let waits = self.connecting.get(&server.0);
+        let host = waits.and_then(|waits| waits.host.clone());
+        let lease = waits.and_then(|waits| waits.lease.clone());
+        self.set_remote(server, Some(Box::new(Remote { address, host, tls: None, lease })));
         if self.epoll().add(fd, interest, token.to_u64()).is_err() {
             self.outcomes.push_back(Outcome::ConnectFailed {
                 server,

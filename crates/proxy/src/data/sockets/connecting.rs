@@ -5,6 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 use config::ServerTls;
 use net::sys::Address;
 
+use crate::exchange::leases::LeaseEnd;
+
 /// A server that is being connected.
 #[derive(Debug)]
 pub(super) struct Connecting {
@@ -22,11 +24,15 @@ pub(super) struct Connecting {
     /// The host name for a TCP connection.
     pub(super) host: Option<String>,
     pub(super) tls: Arc<ServerTls>,
+    /// The lease without which nothing may be sent to it.
+    pub(super) lease: Option<Arc<LeaseEnd>>,
 }
 
 impl Connecting {
     pub(super) fn new(ticket: u64, name: Option<(String, String)>) -> Self {
         let addresses = VecDeque::new();
-        Self { ticket, addresses, tried: None, retry: false, name, host: None, tls: Arc::default() }
+        let tls = Arc::default();
+        let (tried, host, lease) = (None, None, None);
+        Self { ticket, addresses, tried, retry: false, name, host, tls, lease }
     }
 }

@@ -7,7 +7,7 @@ use engine::ids::{ClientId, ServerId, WorkerId};
 
 use super::{Outcome, Sockets};
 use crate::data::{
-    conn::{BROKEN, DONE, NEWS, READABLE},
+    conn::{BROKEN, DONE, FAILED, NEWS, READABLE},
     table::{Kind, Token},
 };
 use net::sys::{epoll, socket};
@@ -80,6 +80,12 @@ impl Sockets {
 
     /// Sends the kept output of a client or a server, whose socket is writable again.
     pub(crate) fn flush(&mut self, token: Token, kind: Kind) {
+        if let Kind::Server(at) = kind
+            && self.shared.leases.exist()
+            && self.has_lost_lease(ServerId(at))
+        {
+            return;
+        }
         let Some(conn) = self.conn(kind) else { return };
         if conn.pending.is_none() {
             return;
@@ -97,6 +103,22 @@ impl Sockets {
                 _ => self.report_lost(token, kind),
             },
         }
+    }
+
+    /// Has the lease ended without which nothing may be sent to this server? Then the server is given
+    /// up, with its unsent output.
+    #[cold]
+    pub(super) fn has_lost_lease(&mut self, server: ServerId) -> bool {
+        let lease = self.remote(server).and_then(|remote| remote.lease.as_ref());
+        if !lease.is_some_and(|lease| lease.is_over()) {
+            return false;
+        }
+        let lost = self.server_token(server).map(Outcome::ServerLost);
+        let conn = self.server(server);
+        conn.pending = None;
+        conn.flags |= FAILED;
+        self.outcomes.extend(lost);
+        true
     }
 
     /// Reads a server to its end when sending to it fails. It may have sent the reason.

@@ -56,11 +56,13 @@ impl Sockets {
         }
     }
 
-    pub(crate) fn import_server(&mut self, server: ServerId, fd: RawFd) {
+    /// Adds a server of another process. `writer_of`: the cluster for whose primary it is.
+    pub(crate) fn import_server(&mut self, server: ServerId, fd: RawFd, writer_of: Option<&str>) {
         let token = self.table.register(fd, Kind::Server(server.0));
         *slot(&mut self.servers, server.0 as usize) = Conn::new(fd, 0);
         let address = socket::peer_address(fd).unwrap_or_default();
-        self.set_remote(server, Some(Box::new(Remote { address, ..Remote::default() })));
+        let lease = writer_of.and_then(|cluster| self.shared.leases.of(cluster));
+        self.set_remote(server, Some(Box::new(Remote { address, lease, ..Remote::default() })));
         if self.epoll().add(fd, epoll::READ, token.to_u64()).is_err() {
             self.outcomes.push_back(Outcome::ServerLost(token));
         }

@@ -60,6 +60,9 @@ impl Io<ShellExchange> for Sockets {
 
     #[inline]
     fn send_server(&mut self, server: ServerId, bytes: &[u8]) -> bool {
+        if self.shared.leases.exist() && self.has_lost_lease(server) {
+            return false;
+        }
         match self.server(server).send(bytes) {
             Sent::Accepted => {}
             Sent::KeptBack => self.watch_writable(Kind::Server(server.0)),
@@ -129,10 +132,17 @@ impl Io<ShellExchange> for Sockets {
         }
     }
 
-    fn connect(&mut self, server: ServerId, target: &Target, tls: &Arc<ServerTls>) {
+    fn connect(
+        &mut self,
+        server: ServerId,
+        target: &Target,
+        tls: &Arc<ServerTls>,
+        writer_of: Option<&str>,
+    ) {
         *slot(&mut self.servers, server.0 as usize) = Conn::default();
         self.set_remote(server, None);
-        self.begin_connecting(server, target, tls);
+        let lease = writer_of.and_then(|cluster| self.shared.leases.of(cluster));
+        self.begin_connecting(server, target, tls, lease);
     }
 
     fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]) {

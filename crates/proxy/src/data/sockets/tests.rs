@@ -305,7 +305,7 @@ fn connecting_ends_in_one_outcome() {
     let mut rig = Rig::new(1);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    rig.all[0].connect(SERVER, &Target::Tcp("127.0.0.1".into(), port), &Arc::default());
+    rig.all[0].connect(SERVER, &Target::Tcp("127.0.0.1".into(), port), &Arc::default(), None);
     while rig.all[0].outcomes.is_empty() {
         for (token, _) in rig.events(0) {
             rig.all[0].connect_event(SERVER, token);
@@ -318,7 +318,7 @@ fn connecting_ends_in_one_outcome() {
     assert!(!rig.all[0].end_connecting(server, ticket), "the same outcome twice");
 
     drop(listener);
-    rig.all[0].connect(ServerId(1), &Target::Tcp("127.0.0.1".into(), port), &Arc::default());
+    rig.all[0].connect(ServerId(1), &Target::Tcp("127.0.0.1".into(), port), &Arc::default(), None);
     while rig.all[0].outcomes.is_empty() {
         for (token, _) in rig.events(0) {
             rig.all[0].connect_event(ServerId(1), token);
@@ -333,7 +333,12 @@ fn a_name_is_looked_up_elsewhere_and_its_addresses_tried_in_turn() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let live = listener.local_addr().unwrap();
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    rig.all[0].connect(SERVER, &Target::Tcp("db.example".into(), live.port()), &Arc::default());
+    rig.all[0].connect(
+        SERVER,
+        &Target::Tcp("db.example".into(), live.port()),
+        &Arc::default(),
+        None,
+    );
     let Ok(ColdRequest::Resolve(question)) = rig.cold.try_recv() else { panic!("no question") };
     assert_eq!((question.host.as_str(), question.port), ("db.example", live.port()));
     rig.all[0].resolved(question.ticket + 1, vec![dead]);
@@ -355,7 +360,12 @@ fn a_name_is_looked_up_elsewhere_and_its_addresses_tried_in_turn() {
 #[test]
 fn a_server_given_up_while_connecting_is_not_reported() {
     let mut rig = Rig::new(1);
-    rig.all[0].connect(SERVER, &Target::Unix("/nonexistent/.s.PGSQL.1".into()), &Arc::default());
+    rig.all[0].connect(
+        SERVER,
+        &Target::Unix("/nonexistent/.s.PGSQL.1".into()),
+        &Arc::default(),
+        None,
+    );
     let Some(Outcome::ConnectFailed { server, ticket, .. }) = rig.all[0].outcomes.pop_front()
     else {
         panic!("connected to nothing");

@@ -196,9 +196,14 @@ impl Worker {
         self.shared.gauge(self.id).load.enter(false);
         self.sockets.import_client(client, fd.into_raw_fd(), peer);
         if let (Some(server), Some(fd)) = (server, server_fd) {
-            self.sockets.import_server(server, fd.into_raw_fd());
+            self.import_server(server, fd);
         }
         self.imported.clients.push(client);
+    }
+
+    fn import_server(&mut self, server: ServerId, fd: OwnedFd) {
+        let writer_of = self.engine.look().writer_of(server);
+        self.sockets.import_server(server, fd.into_raw_fd(), writer_of);
     }
 
     pub(crate) fn import_parked(
@@ -209,7 +214,7 @@ impl Worker {
     ) {
         // If its database is no longer configured, dropping it closes it.
         if let Some(server) = self.engine.restart().import_parked(record, tables) {
-            self.sockets.import_server(server, fd.into_raw_fd());
+            self.import_server(server, fd);
             self.imported.parked.push(server);
         }
     }
@@ -229,7 +234,7 @@ impl Worker {
         fd: OwnedFd,
     ) -> Option<(ServerId, u64)> {
         let (server, serial) = self.engine.restart().import_attending(record, came, tables)?;
-        self.sockets.import_server(server, fd.into_raw_fd());
+        self.import_server(server, fd);
         self.imported.attending.push(server);
         Some((server, serial))
     }

@@ -1,0 +1,494 @@
+//! This Weir as one of several in front of a cluster (the key `etcd`).
+//!
+//! `cluster::fleet` decides. Here its requests go to etcd, and the pools are told whether clients may
+//! use the primary.
+//!
+//! * `access.rs`: the access to etcd, by the configuration
+//! * `change.rs`: a change of the primary, with the agreement of the other members
+//! * `orders.rs`: an operator's orders: FAILOVER PAUSE, RESUME, FORGET
+//! * `info.rs`: the members, for the console and the metrics
+
+mod access;
+pub(super) mod change;
+pub(super) mod info;
+mod orders;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use ::cluster::{
+    Micros, Verdict,
+    fleet::{Answer, Gate, Me, Membership, Own, Seen, TTL, Writer},
+};
+use config::{Cluster as Configured, FailoverKind};
+use engine::{
+    journal::EventKind,
+    pool::{Outage, OutageKind},
+    records::MembershipRecord,
+};
+use etcd::{Changes, Etcd};
+use net::sys::process;
+use tokio::{
+    sync::{Notify, watch},
+    time::{sleep, timeout},
+};
+
+use super::{Watched, change::pools_at_primary, publish};
+use crate::{
+    cold::controller::Controller,
+    exchange::{hub::lock, leases::LeaseEnd, mail::ShellMail},
+    log, warning,
+};
+
+/// The interval at which the gate and the duties are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// The interval at which the lease is renewed.
+const RENEWAL: Duration = Duration::from_secs(2);
+/// The pause after a failure.
+const RETRY: Duration = Duration::from_millis(500);
+/// A stopping Weir tries to leave for so long.
+const LEAVING: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct Fleet {
+    membership: Mutex<Membership>,
+    /// For the workers. None with `failover = follow`: nobody needs a lease then.
+    end: Option<Arc<LeaseEnd>>,
+    /// As the pools were told last.
+    gate: Mutex<Gate>,
+    /// See [`Own::waits_in`].
+    waits_in: AtomicU64,
+    /// The records have changed.
+    changed: Notify,
+    /// The number of times that all records were read, and the last revision.
+    loaded: watch::Sender<(u64, i64)>,
+    is_leaving: std::sync::atomic::AtomicBool,
+    /// Why etcd cannot be used at all, for example for a file that cannot be read.
+    trouble: Mutex<Option<String>>,
+}
+
+/// Returns the name of this Weir among those of the cluster.
+fn member_name(controller: &Controller, configured: &Configured) -> String {
+    configured.member.clone().unwrap_or_else(|| {
+        let host = process::host_name();
+        format!("{host}:{}", controller.config().global.listen_port)
+    })
+}
+
+fn random_word() -> String {
+    let mut word = [0; 8];
+    net::random::fill(&mut word);
+    format!("{:016x}", u64::from_ne_bytes(word))
+}
+
+impl Fleet {
+    /// Returns this Weir's membership in a cluster; None without etcd. It stays the same over a reload
+    /// that does not change the keys for etcd.
+    pub(super) fn of(
+        controller: &Controller,
+        name: &str,
+        configured: &Configured,
+        known: Option<&Watched>,
+    ) -> Option<Arc<Self>> {
+        let leases = &controller.0.shared.leases;
+        if configured.etcd.is_empty() {
+            leases.forget(name);
+            return None;
+        }
+        let is_same = |own: &&Watched| {
+            access::is_same(&own.configured, configured)
+                && own.configured.failover == configured.failover
+        };
+        if let Some(known) = known.filter(is_same).and_then(|own| own.fleet.clone()) {
+            return Some(known);
+        }
+        let is_own = configured.failover == FailoverKind::Own;
+        if !is_own {
+            leases.forget(name);
+        }
+        let inherited = leases.take_inherited(name);
+        let me = Me {
+            member: member_name(controller, configured),
+            instance: inherited.as_ref().map_or_else(random_word, |own| own.instance.clone()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            shared_until: inherited.map_or(0, |own| own.until),
+        };
+        Some(Arc::new(Self {
+            membership: Mutex::new(Membership::new(me)),
+            end: is_own.then(|| leases.require(name)),
+            gate: Mutex::new(Gate::Wait("etcd was not asked yet".to_owned())),
+            waits_in: AtomicU64::new(0),
+            changed: Notify::new(),
+            loaded: watch::Sender::new((0, 0)),
+            is_leaving: std::sync::atomic::AtomicBool::new(false),
+            trouble: Mutex::default(),
+        }))
+    }
+
+    /// Does the membership decide whether clients may use the primary (`failover = own`)?
+    pub(super) fn guards(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Changes the membership, and tells the workers the end of the lease.
+    fn with<T>(&self, change: impl FnOnce(&mut Membership) -> T) -> T {
+        let mut membership = lock(&self.membership);
+        let outcome = change(&mut membership);
+        if let Some(end) = &self.end {
+            end.set(membership.lease().until());
+        }
+        drop(membership);
+        self.changed.notify_waiters();
+        outcome
+    }
+
+    /// Returns why this Weir does not begin to replace the lost primary `node`.
+    pub(super) fn hesitation(&self, node: &str) -> Option<String> {
+        let membership = lock(&self.membership);
+        membership.may_begin(node, process::boottime_us()).err().map(|why| why.to_string())
+    }
+
+    /// Returns why no member replaces a lost primary, whatever happens.
+    pub(super) fn paused_because(&self) -> Option<String> {
+        let membership = lock(&self.membership);
+        let pause = membership.view().pause.as_ref()?;
+        Some(format!("FAILOVER PAUSE by member {}", pause.by))
+    }
+
+    /// Returns why clients wait, as far as it depends on the other members.
+    pub(super) fn outage(&self, controller: &Controller, watched: &Watched) -> Option<Arc<Outage>> {
+        let (why, kind) = match self.present_gate(controller, watched) {
+            Gate::Open => return None,
+            Gate::Drain(why) => (why, OutageKind::Planned),
+            Gate::Wait(why) | Gate::Cut(why) => (why, OutageKind::Other),
+        };
+        Some(Arc::new(Outage { why, since: controller.now(), kind }))
+    }
+
+    fn present_gate(&self, controller: &Controller, watched: &Watched) -> Gate {
+        let primary = primary(controller, watched);
+        let membership = lock(&self.membership);
+        match self.guards() {
+            true => membership.gate(primary.as_ref(), process::boottime_us()),
+            false => Gate::Open,
+        }
+    }
+
+    /// Does a stopping Weir leave the others? Returns when it has left, or after a moment.
+    pub(super) async fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        let left = async {
+            while !lock(&self.membership).has_left() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _ = timeout(LEAVING, left).await;
+    }
+}
+
+impl Controller {
+    /// Returns the memberships, for a successor.
+    pub(crate) fn memberships(&self) -> Vec<MembershipRecord> {
+        let watched = lock(&self.0.clusters.watched);
+        let record = |own: &Arc<Watched>| {
+            let fleet = own.agreeing()?;
+            let membership = lock(&fleet.membership);
+            Some(MembershipRecord {
+                cluster: own.name.clone(),
+                instance: membership.me().instance.clone(),
+                until: membership.lease().until(),
+            })
+        };
+        watched.values().filter_map(record).collect()
+    }
+
+    /// Leaves the other Weirs of all clusters, at the end of the process. Returns after a moment.
+    pub(crate) async fn leave_fleets(&self) {
+        // The successor has the membership.
+        if self.0.clusters.right.is_ceded() {
+            return;
+        }
+        let watched: Vec<_> = lock(&self.0.clusters.watched).values().cloned().collect();
+        for own in &watched {
+            if let Some(fleet) = &own.fleet {
+                fleet.leave().await;
+            }
+        }
+    }
+}
+
+/// Returns the primary by the facts of this Weir, if they are fresh.
+pub(super) fn primary(controller: &Controller, watched: &Watched) -> Option<Writer> {
+    let cluster = lock(&watched.cluster);
+    let node = cluster.primary().ok()?;
+    let configured = &watched.configured;
+    let age = configured.sample_interval + 2 * configured.health_timeout;
+    let age = age.as_micros() as Micros;
+    let is_fresh = cluster.sampled_at(node) + age >= controller.now();
+    is_fresh.then(|| Writer {
+        node: cluster.name(node).to_owned(),
+        timeline: cluster.timeline(),
+        system: cluster.system().unwrap_or_default(),
+    })
+}
+
+/// Returns the state of each node, for the other members.
+fn seen(watched: &Watched) -> BTreeMap<String, Seen> {
+    let cluster = lock(&watched.cluster);
+    let lost = cluster.lost_primary();
+    let seen = cluster.nodes().map(|node| {
+        let verdict: &Verdict = cluster.verdict(node);
+        let seen = Seen {
+            state: verdict.word().to_owned(),
+            why: verdict.reason().map_or_else(String::new, ToString::to_string),
+            is_lost: lost == Some(node),
+        };
+        (cluster.name(node).to_owned(), seen)
+    });
+    seen.collect()
+}
+
+fn own(controller: &Controller, watched: &Watched, fleet: &Fleet) -> Own {
+    Own {
+        primary: primary(controller, watched),
+        nodes: seen(watched),
+        waits_in: fleet.waits_in.load(Ordering::Relaxed),
+        may_lead: fleet.guards(),
+        is_changing: watched.is_changing(),
+        is_leaving: fleet.is_leaving.load(Ordering::Relaxed),
+    }
+}
+
+/// Takes part, forever.
+pub(super) async fn keep(controller: Controller, watched: Arc<Watched>, fleet: Arc<Fleet>) {
+    // The membership may be an older one, whose changes nobody has watched meanwhile.
+    fleet.with(Membership::missed);
+    tokio::select! {
+        () = serve(&controller, &watched, &fleet) => {}
+        () = keep_gate(&controller, &watched, &fleet) => {}
+    }
+}
+
+async fn serve(controller: &Controller, watched: &Watched, fleet: &Fleet) {
+    let mut told = None;
+    loop {
+        let etcd = match access::of(&watched.name, &watched.configured) {
+            Ok(access) => Etcd::connect(&access).await,
+            Err(why) => Err(why),
+        };
+        match etcd {
+            Ok(etcd) => {
+                *lock(&fleet.trouble) = None;
+                tokio::join!(
+                    do_duties(controller, watched, fleet, &etcd),
+                    renew(fleet, &etcd),
+                    follow(fleet, &etcd)
+                );
+            }
+            Err(why) => {
+                if told.as_ref() != Some(&why) {
+                    warning!("cluster {}: etcd cannot be used: {why}", watched.name);
+                }
+                *lock(&fleet.trouble) = Some(why.clone());
+                told = Some(why);
+                sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Carries out the requests, one after the other.
+async fn do_duties(controller: &Controller, watched: &Watched, fleet: &Fleet, etcd: &Etcd) {
+    let mut told = None;
+    loop {
+        // Once another process has taken over, this one is a member no more.
+        let is_ceded = controller.0.clusters.right.is_ceded();
+        let own = own(controller, watched, fleet);
+        let next = fleet.with(|membership| membership.next(&own, process::boottime_us()));
+        let Some(request) = next.filter(|_| !is_ceded) else {
+            tokio::select! {
+                () = sleep(LOOK) => {}
+                () = fleet.changed.notified() => {}
+            }
+            continue;
+        };
+        let answer = etcd.obey(&request).await;
+        let loaded = match &answer {
+            Answer::Loaded { revision, .. } => Some(*revision),
+            Answer::Granted(_) | Answer::Done | Answer::Refused | Answer::Failed(_) => None,
+        };
+        let now = process::boottime_us();
+        let trouble = fleet.with(|membership| {
+            membership.done(&request, answer, &own, now);
+            membership.trouble().map(str::to_owned)
+        });
+        if let Some(revision) = loaded {
+            fleet.loaded.send_modify(|(count, known)| (*count, *known) = (*count + 1, revision));
+        }
+        if trouble != told {
+            match &trouble {
+                Some(why) => warning!("cluster {}: etcd: {why}", watched.name),
+                None => log!("cluster {}: etcd does what it is asked for again", watched.name),
+            }
+            told = trouble;
+        }
+    }
+}
+
+/// Renews the lease again and again.
+async fn renew(fleet: &Fleet, etcd: &Etcd) {
+    loop {
+        let lease = lock(&fleet.membership).kept_lease();
+        if let Some(lease) = lease {
+            let asked_at = process::boottime_us();
+            match etcd.renew(lease).await {
+                Ok(true) => fleet.with(|membership| membership.renewed(lease, asked_at)),
+                Ok(false) => fleet.with(|membership| membership.ended(lease)),
+                Err(_) => {
+                    sleep(RETRY).await;
+                    continue;
+                }
+            }
+        }
+        sleep(RENEWAL).await;
+    }
+}
+
+/// Watches the changes of the records.
+async fn follow(fleet: &Fleet, etcd: &Etcd) {
+    let mut loaded = fleet.loaded.subscribe();
+    loop {
+        let (count, revision) = *loaded.borrow_and_update();
+        if count == 0 {
+            let _ = loaded.changed().await;
+            continue;
+        }
+        match etcd.watch(revision).await {
+            Ok(changes) => pass_on(fleet, changes).await,
+            Err(_) => sleep(RETRY).await,
+        }
+        fleet.with(Membership::missed);
+        // All records are read again, and then watched from there.
+        let _ = loaded.changed().await;
+    }
+}
+
+async fn pass_on(fleet: &Fleet, mut changes: Changes) {
+    while let Ok(events) = changes.next().await {
+        fleet.with(|membership| {
+            for event in events {
+                membership.learn(&event.path, event.value.as_deref(), event.revision);
+            }
+        });
+    }
+}
+
+/// Tells the pools whether clients may use the primary, whenever that changes.
+async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
+    let mut told = Told::default();
+    loop {
+        tokio::select! {
+            () = sleep(LOOK) => {}
+            () = fleet.changed.notified() => {}
+        }
+        told.news(watched, fleet, controller);
+        if !fleet.guards() {
+            continue;
+        }
+        let gate = fleet.present_gate(controller, watched);
+        let number = {
+            let membership = lock(&fleet.membership);
+            membership.view().present().map_or(0, |term| term.number)
+        };
+        let before = std::mem::replace(&mut *lock(&fleet.gate), gate.clone());
+        // Why etcd does not answer may change several times.
+        if std::mem::discriminant(&before) != std::mem::discriminant(&gate) {
+            match &gate {
+                Gate::Open => log!("cluster {}: clients may use the primary", watched.name),
+                Gate::Wait(why) | Gate::Drain(why) => {
+                    log!("cluster {}: clients wait: {why}", watched.name);
+                }
+                Gate::Cut(why) => {
+                    warning!(
+                        "cluster {}: connections to the primary are closed: {why}",
+                        watched.name
+                    );
+                }
+            }
+        }
+        if before != gate {
+            publish(controller, watched);
+        }
+        let pools = pools_at_primary(controller, watched);
+        if matches!(gate, Gate::Cut(_)) && pools.iter().any(|pool| lock(pool).counts().0 > 0) {
+            pools.iter().for_each(|pool| lock(pool).cut());
+            controller.0.shared.tell_all(|| ShellMail::Review);
+        }
+        let waits = gate != Gate::Open && pools.iter().all(|pool| lock(pool).counts().0 == 0);
+        if waits {
+            fleet.waits_in.store(number, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The facts that the log has.
+#[derive(Default)]
+struct Told {
+    leader: Option<String>,
+    term: u64,
+    is_paused: bool,
+    members: Vec<String>,
+}
+
+impl Told {
+    /// Writes to the log what has changed among the members.
+    fn news(&mut self, watched: &Watched, fleet: &Fleet, controller: &Controller) {
+        let membership = lock(&fleet.membership);
+        let view = membership.view();
+        let name = &watched.name;
+        let leader = view.leader.as_ref().map(|leader| leader.record.member.clone());
+        if leader != self.leader {
+            match &leader {
+                Some(leader) => log!("cluster {name}: member {leader} leads"),
+                None => log!("cluster {name}: no member leads"),
+            }
+            self.leader = leader;
+        }
+        if let Some(term) = view.present().filter(|term| term.number != self.term) {
+            let text = format!("cluster {name}: {}", info::term_in_words(term));
+            log!("{text}");
+            controller.note(EventKind::Term, &text);
+            self.term = term.number;
+        }
+        let alive: Vec<_> = view.seen.keys().cloned().collect();
+        if alive != self.members {
+            for lost in self.members.iter().filter(|own| !alive.contains(own)) {
+                match view.members.contains_key(lost) {
+                    true => warning!(
+                        "cluster {name}: member {lost} is silent: its lease of {TTL} s has ended"
+                    ),
+                    false => log!("cluster {name}: member {lost} has left"),
+                }
+            }
+            for new in alive.iter().filter(|own| !self.members.contains(own)) {
+                log!("cluster {name}: member {new} takes part");
+            }
+            self.members = alive;
+        }
+        if view.pause.is_some() != self.is_paused {
+            self.is_paused = view.pause.is_some();
+            match &view.pause {
+                Some(pause) => {
+                    warning!("cluster {name}: no failover: FAILOVER PAUSE by {}", pause.by);
+                }
+                None => log!("cluster {name}: failovers are allowed again"),
+            }
+        }
+    }
+}

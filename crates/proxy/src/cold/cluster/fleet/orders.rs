@@ -1,0 +1,112 @@
+//! An operator's orders for the failovers of clusters, with one Weir or several.
+
+use std::{sync::Arc, time::Duration};
+
+use ::cluster::fleet::{Membership, Pause};
+use config::FailoverKind;
+use tokio::time::{sleep, timeout};
+
+use super::{super::Watched, Fleet};
+use crate::{cold::controller::Controller, exchange::hub::lock, log};
+
+/// An operator waits for etcd for so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Fleet {
+    /// Waits until the records show that an order is carried out.
+    async fn await_records(&self, is_done: impl Fn(&Membership) -> bool) -> Result<(), String> {
+        let done = async {
+            while !is_done(&lock(&self.membership)) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, done).await.map_err(|_| {
+            let membership = lock(&self.membership);
+            let why = membership.trouble().unwrap_or("it has not answered in time");
+            format!("etcd does not have the order yet: {why}")
+        })
+    }
+
+    /// Has the members replace no lost primary from now on, or ends that.
+    async fn pause(&self, is_paused: bool) -> Result<(), String> {
+        self.with(|membership| {
+            let by = membership.me().member.clone();
+            membership.propose_pause(is_paused.then_some(Pause { by }));
+        });
+        self.await_records(|membership| membership.view().pause.is_some() == is_paused).await
+    }
+
+    /// Removes a member that is silent. Returns false if there is none of this name.
+    async fn forget(&self, member: &str) -> Result<bool, String> {
+        if !self.with(|membership| membership.propose_removal(member))? {
+            return Ok(false);
+        }
+        let is_gone = |own: &Membership| !own.view().members.contains_key(member);
+        self.await_records(is_gone).await.map(|()| true)
+    }
+}
+
+impl Controller {
+    /// Returns the watched clusters, or the one of this name.
+    fn watched(&self, cluster: Option<&str>) -> Result<Vec<Arc<Watched>>, String> {
+        let all = lock(&self.0.clusters.watched);
+        match cluster {
+            None => Ok(all.values().cloned().collect()),
+            Some(name) => match all.get(name) {
+                Some(one) => Ok(vec![Arc::clone(one)]),
+                None => Err(format!("no such cluster: {name}")),
+            },
+        }
+    }
+
+    /// Carries out FAILOVER PAUSE or RESUME, for one cluster or for all that have `failover = own`.
+    ///
+    /// # Errors
+    /// When there is no such cluster, or etcd does not have the order in time.
+    pub(crate) async fn pause_failovers(
+        &self,
+        cluster: Option<&str>,
+        is_paused: bool,
+    ) -> Result<(), String> {
+        let mut watched = self.watched(cluster)?;
+        watched.retain(|own| own.configured.failover == FailoverKind::Own);
+        if watched.is_empty() {
+            return Err("no such cluster has failover = own".to_owned());
+        }
+        for own in watched {
+            if let Some(fleet) = &own.fleet {
+                fleet.pause(is_paused).await?;
+                continue;
+            }
+            let mut paused = lock(&self.0.clusters.paused);
+            match is_paused {
+                true => drop(paused.insert(own.name.clone())),
+                false => drop(paused.remove(&own.name)),
+            }
+            log!(
+                "cluster {}: {}",
+                own.name,
+                if is_paused {
+                    "no failover: FAILOVER PAUSE"
+                } else {
+                    "failovers are allowed again"
+                }
+            );
+        }
+        Ok(())
+    }
+
+    /// Carries out FAILOVER FORGET.
+    ///
+    /// # Errors
+    /// When the member is unknown or takes part, or etcd does not have the order in time.
+    pub(crate) async fn forget_member(&self, member: &str) -> Result<(), String> {
+        let mut is_known = false;
+        for own in self.watched(None)? {
+            if let Some(fleet) = &own.fleet {
+                is_known |= fleet.forget(member).await?;
+            }
+        }
+        is_known.then_some(()).ok_or_else(|| format!("no such member: {member}"))
+    }
+}

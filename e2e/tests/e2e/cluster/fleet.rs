@@ -1,0 +1,308 @@
+//! Several Weirs in front of one cluster, which agree by etcd on its primary.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::{Etcd, Message, Pooler, Postgres, Table, eventually, frontend};
+
+use super::change::ALL;
+use super::hooks::{Hooks, check_no_errors, check_rows, write_during};
+use super::{cluster, node_of, setup, until_nodes_are, until_replayed, write};
+use crate::support;
+
+/// The lease of a silent member ends within it, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A primary with a standby, etcd with three members, and Weirs that may lose a little.
+struct Fleet {
+    weirs: Vec<Pooler>,
+    nodes: Vec<Postgres>,
+    etcd: Etcd,
+    hooks: Hooks,
+}
+
+impl Fleet {
+    fn start(count: usize) -> Self {
+        Self::with(count, &["fence"])
+    }
+
+    /// `kinds`: the commands of the cluster.
+    fn with(count: usize, kinds: &[&str]) -> Self {
+        let nodes = cluster(1);
+        let (etcd, hooks) = (Etcd::start(3), Hooks::new());
+        let mut fleet = Self { weirs: Vec::new(), nodes, etcd, hooks };
+        for at in 1..=count {
+            let keys = format!("failover=own max_loss=1000000 {}", fleet.hooks.keys(kinds));
+            let weir = fleet.weir(&format!("w{at}"), &keys);
+            fleet.weirs.push(weir);
+        }
+        for weir in &fleet.weirs {
+            until_nodes_are(weir, &["writable", "readable"]);
+        }
+        fleet.until("all are members", |weir| {
+            let states = members(weir);
+            let is_in = |own: &String| own == "leader" || own == "member";
+            states.rows.len() == count
+                && states.column("state").into_iter().all(|own| is_in(&own.into()))
+        });
+        fleet
+    }
+
+    fn weir(&self, member: &str, keys: &str) -> Pooler {
+        let [a, b] = &self.nodes[..] else { unreachable!("two nodes") };
+        let etcd = self.etcd.addresses();
+        let keys = format!("{keys} failover_wait=60 etcd='{etcd}' member={member}");
+        setup(&[a, b], &keys).start()
+    }
+
+    /// Waits until this is true of all Weirs that run.
+    #[track_caller]
+    fn until(&self, what: &str, is_it: impl Fn(&Pooler) -> bool) {
+        for (at, weir) in self.weirs.iter().enumerate() {
+            eventually(&format!("{what}, at w{}", at + 1), PATIENCE, || is_it(weir).then_some(()));
+        }
+    }
+
+    /// Returns the place of the Weir that leads.
+    fn leader(&self) -> usize {
+        let leads = || self.weirs.iter().position(|weir| own_state(weir) == "leader");
+        eventually("there is a leader", PATIENCE, leads)
+    }
+}
+
+fn members(weir: &Pooler) -> Table {
+    weir.admin("SHOW MEMBERS")
+}
+
+/// Returns the state of a Weir among the members, as it sees it.
+fn own_state(weir: &Pooler) -> String {
+    members(weir).with("self", "yes").only("state").to_owned()
+}
+
+fn term(weir: &Pooler) -> String {
+    weir.admin("SHOW CLUSTERS").only("term").to_owned()
+}
+
+/// All members see that the primary is lost, and one of them replaces it. Clients of each Weir go on.
+#[test]
+fn one_of_three_weirs_replaces_a_lost_primary() {
+    if !support::only_weir() {
+        return;
+    }
+    let fleet = Fleet::start(3);
+    let [a, b] = &fleet.nodes[..] else { unreachable!("two nodes") };
+    fleet.until("term 1", |weir| term(weir) == "term 1: node a is the primary, timeline 1");
+    let mut clients: Vec<_> = fleet.weirs.iter().map(|weir| weir.client("app")).collect();
+    clients.iter_mut().for_each(|client| write(client, "before"));
+    until_replayed(&[b], "3");
+    a.kill9();
+    fleet.hooks.serve("fence", "a", 0, || {});
+    fleet.until("b serves", |weir| weir.admin("SHOW CLUSTERS").only("primary") == "b");
+    for client in &mut clients {
+        write(client, "after");
+        assert_eq!(node_of(client), b.port());
+    }
+    assert_eq!(fleet.hooks.next(), None, "nobody else fences or promotes");
+    fleet.until("they agree", |weir| term(weir).ends_with("node b is the primary, timeline 2"));
+}
+
+/// A Weir that was stopped sends not one byte to the old primary, although that still accepts writes.
+#[test]
+fn a_weir_that_was_asleep_forwards_nothing() {
+    if !support::only_weir() {
+        return;
+    }
+    let fleet = Fleet::start(3);
+    let [a, _] = &fleet.nodes[..] else { unreachable!("two nodes") };
+    let sleeper = &fleet.weirs[fleet.leader()];
+    let mut client = sleeper.client("app");
+    client.rows("BEGIN");
+    write(&mut client, "asleep");
+    sleeper.signal("STOP");
+    // Its request is in the socket when it wakes.
+    client.send(frontend::query("COMMIT"));
+    let awake: Vec<_> = fleet.weirs.iter().filter(|weir| weir.pid() != sleeper.pid()).collect();
+    let is_silent = || {
+        let silent =
+            members(awake[0]).column("state").iter().filter(|own| **own == "silent").count();
+        (silent == 1).then_some(())
+    };
+    eventually("it is silent", PATIENCE, is_silent);
+    sleeper.signal("CONT");
+    let told = client.read_to_ready();
+    let error = told.iter().find_map(Message::error).expect("it is not committed");
+    assert!(["40001", "08007"].contains(&error.code()), "{told:?}");
+    let asleep = "SELECT count(*) FROM acts WHERE act = 'asleep'";
+    assert_eq!(a.sql("postgres", asleep)[0][0].as_deref(), Some("0"));
+    // It serves again by itself.
+    write(&mut sleeper.client("app"), "awake");
+}
+
+/// The loss of etcd stops the writers with `failover = own` before the lease ends, and they go on when
+/// etcd is back. With `failover = follow` nobody notices.
+#[test]
+fn without_etcd_an_own_failover_stops_writers_and_follow_does_not() {
+    if !support::only_weir() {
+        return;
+    }
+    let fleet = Fleet::start(1);
+    let follower = fleet.weir("follower", "failover=follow");
+    until_nodes_are(&follower, &["writable", "readable"]);
+    let weir = &fleet.weirs[0];
+    let mut client = weir.client("app");
+    write(&mut client, "before");
+    let mut held = weir.client("app");
+    fleet.etcd.signal_all("STOP");
+    let lost = Instant::now();
+    eventually("the writer is shut", PATIENCE, || {
+        let pools = weir.admin("SHOW MEMBERS").with("self", "yes");
+        (pools.only("lease_seconds").parse::<f64>().expect("a number") < 1.0).then_some(())
+    });
+    assert!(lost.elapsed() < Duration::from_secs(12), "{:?}", lost.elapsed());
+    held.send(frontend::query("INSERT INTO acts VALUES (0, 'held')"));
+    for _ in 0..5 {
+        write(&mut follower.client("app"), "follow");
+    }
+    fleet.etcd.signal_all("CONT");
+    let told = held.read_to_ready();
+    assert!(told.iter().all(|message| message.tag != b'E'), "{told:?}");
+    write(&mut client, "after");
+}
+
+/// Two members: when one is dead, the other one is no majority. An operator may remove the dead one.
+#[test]
+fn a_dead_member_counts_until_an_operator_removes_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let mut fleet = Fleet::start(2);
+    fleet.weirs[1].kill9();
+    let dead = fleet.weirs.remove(1);
+    let weir = &fleet.weirs[0];
+    fleet
+        .until("w2 is silent", |weir| members(weir).with("member", "w2").only("state") == "silent");
+    fleet.leader();
+    let [a, b] = &fleet.nodes[..] else { unreachable!("two nodes") };
+    a.kill9();
+    until_nodes_are(weir, &["down", "unfit"]);
+    weir.log_contains(
+        "nobody is promoted: 1 of 2 members see that node a is lost, and 2 are needed",
+    );
+    assert_eq!(fleet.hooks.next(), None);
+    let error = weir.try_admin("FAILOVER FORGET w1").error.expect("it takes part");
+    assert_eq!(error.message(), "member w1 takes part: only a silent one can be removed");
+    weir.admin("FAILOVER FORGET w2");
+    fleet.hooks.serve("fence", "a", 0, || {});
+    until_nodes_are(weir, &["down", "writable"]);
+    assert_eq!(node_of(&mut weir.client("app")), b.port());
+    drop(dead);
+}
+
+/// FAILOVER PAUSE on one member holds for all of them.
+#[test]
+fn a_paused_fleet_replaces_no_primary() {
+    if !support::only_weir() {
+        return;
+    }
+    let fleet = Fleet::start(2);
+    let [a, b] = &fleet.nodes[..] else { unreachable!("two nodes") };
+    fleet.weirs[1].admin("FAILOVER PAUSE");
+    fleet.until("all are paused", |weir| {
+        weir.admin("SHOW CLUSTERS").only("failover_paused") == "FAILOVER PAUSE by member w2"
+    });
+    a.kill9();
+    fleet.until("a is lost", |weir| weir.admin("SHOW NODES").column("state")[0] == "down");
+    fleet.weirs[fleet.leader()]
+        .log_contains("nobody is promoted: FAILOVER PAUSE was said to member w2");
+    assert_eq!(fleet.hooks.next(), None);
+    fleet.weirs[0].admin("FAILOVER RESUME main");
+    fleet.hooks.serve("fence", "a", 0, || {});
+    fleet.until("b serves", |weir| weir.admin("SHOW CLUSTERS").only("primary") == "b");
+    assert_eq!(node_of(&mut fleet.weirs[0].client("app")), b.port());
+}
+
+/// SWITCHOVER on the leader has the clients of all members wait, and no client gets an error.
+#[test]
+fn a_switchover_has_the_clients_of_all_members_wait() {
+    if !support::only_weir() {
+        return;
+    }
+    let fleet = Fleet::with(2, &[&ALL[..], &["fence"]].concat());
+    let [a, b] = &fleet.nodes[..] else { unreachable!("two nodes") };
+    let leader = fleet.leader();
+    let (first, other) = (&fleet.weirs[leader], &fleet.weirs[1 - leader]);
+    let error = other.try_admin("SWITCHOVER app TO b").error.expect("it does not lead");
+    assert_eq!(error.message(), format!("member w{} leads", leader + 1));
+    let told = write_during(other, || {
+        thread::scope(|scope| {
+            let order = scope.spawn(|| first.try_admin("SWITCHOVER app TO b").error);
+            fleet.hooks.serve("stop", "a", 0, || a.shut_down());
+            fleet.hooks.serve("rejoin", "a", 0, || a.rejoin(b));
+            assert_eq!(order.join().expect("the console answers"), None);
+        });
+        fleet.until("b serves", |weir| weir.admin("SHOW CLUSTERS").only("primary") == "b");
+    });
+    check_no_errors(&told);
+    check_rows(b, &told);
+}
+
+/// After an online restart the new process is the same member, and its clients go on.
+#[test]
+fn an_online_restart_keeps_the_membership() {
+    if !support::only_weir() {
+        return;
+    }
+    let mut fleet = Fleet::start(2);
+    let mut client = fleet.weirs[0].client("app");
+    write(&mut client, "before");
+    assert!(fleet.weirs[0].take_over().success());
+    let asked = Instant::now();
+    write(&mut client, "after");
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    fleet.until("both are members", |weir| {
+        let members = members(weir);
+        members.rows.len() == 2 && members.with("member", "w1").only("state") != "silent"
+    });
+}
+
+/// A second process of one name is refused, by the name of the key.
+#[test]
+fn two_members_cannot_have_one_name() {
+    if !support::only_weir() {
+        return;
+    }
+    let fleet = Fleet::start(1);
+    let keys = format!("failover=own {}", fleet.hooks.keys(&["fence"]));
+    let twin = fleet.weir("w1", &keys);
+    eventually("it says so", PATIENCE, || {
+        let error = members(&twin).with("self", "yes").only("error").to_owned();
+        error.contains("another process is member w1 of this cluster").then_some(())
+    });
+    assert_eq!(own_state(&fleet.weirs[0]), "leader");
+    write(&mut fleet.weirs[0].client("app"), "served");
+}
+
+/// Without etcd, the second Weir with `failover = own` promotes nobody, and says why.
+#[test]
+fn a_second_weir_without_etcd_promotes_nobody() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = format!("failover=own max_loss=1000000 {}", hooks.keys(&["fence"]));
+    let first = setup(&[a, b], &keys).start();
+    until_nodes_are(&first, &["writable", "readable"]);
+    let second = setup(&[a, b], &keys).start();
+    eventually("the second one notices", PATIENCE, || {
+        let why = second.admin("SHOW CLUSTERS").only("failover_paused").to_owned();
+        why.starts_with("another Weir has failover = own for this cluster").then_some(())
+    });
+    assert_eq!(first.admin("SHOW CLUSTERS").only("failover_paused"), "");
+    a.kill9();
+    hooks.serve("fence", "a", 0, || {});
+    until_nodes_are(&second, &["down", "writable"]);
+    second.log_contains("nobody is promoted: another Weir has failover = own");
+    assert_eq!(hooks.next(), None);
+}
