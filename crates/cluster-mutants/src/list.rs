@@ -331,6 +331,18 @@ static MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "ElectsADetachedNode",
+        wrong: "A standby that an operator has detached is promoted when the primary is lost",
+        noticed_by: "detached",
+        changes: &[change("promotion.rs", "«!cluster.is_detached(*node)»", "true")],
+    },
+    Mutant {
+        name: "ReadsFromADetachedNode",
+        wrong: "A standby that an operator has detached is as good as another one",
+        noticed_by: "detached",
+        changes: &[change("cluster.rs", "if «self.nodes[at].is_detached»", "false")],
+    },
+    Mutant {
         name: "PromotesBeforeTheReplay",
         wrong: "A standby is promoted before it has received the end of the WAL",
         noticed_by: "loss",

@@ -13,7 +13,9 @@
 //! 2. *The primary of a timeline is one server.* Another node becomes the primary of the same
 //!    timeline only if it is that server: it has not been restarted; or the primary is gone, and
 //!    the node has all WAL that the primary was seen to have (`claim.rs`).
-//! 3. *Readable*: in recovery, streams, and follows the timeline of the primary.
+//! 3. *Readable*: in recovery, streams, follows the timeline of the primary, and is not detached.
+//! 4. *Detached*: an operator has taken the node out of use as a standby. It is not readable, and is not
+//!    promoted by Weir. If something else promotes it, it is the primary as any other node.
 //!
 //! A role that the configuration or a cluster manager gives to a node does not count.
 
@@ -181,6 +183,19 @@ impl Cluster {
         for (at, node) in self.nodes.iter_mut().enumerate() {
             node.is_named = is_named(NodeId(at as u16));
         }
+    }
+
+    /// Takes a node out of use as a standby, or back into use.
+    pub fn set_detached(&mut self, node: NodeId, is_detached: bool) {
+        if let Some(node) = self.nodes.get_mut(usize::from(node.0)) {
+            node.is_detached = is_detached;
+        }
+    }
+
+    /// Has an operator taken the node out of use as a standby?
+    #[must_use]
+    pub fn is_detached(&self, node: NodeId) -> bool {
+        self.nodes[usize::from(node.0)].is_detached
     }
 
     /// Learns what a node has told about replication, together with the answer that is learnt next.
@@ -599,6 +614,7 @@ impl Cluster {
                 Verdict::Unfit(Reason::SameServer { node })
             }
             (Role::Primary, _) => Verdict::FalsePrimary(self.false_primary(at, own, state)),
+            (Role::Standby(_), _) if self.nodes[at].is_detached => Verdict::Unfit(Reason::Detached),
             (Role::Standby(_), Err(_)) => Verdict::Unfit(self.orphan(own.timeline)),
             (Role::Standby(receiver), Ok(primary)) => {
                 let timeline = receiver.map_or(own.timeline, |receiver| receiver.timeline);

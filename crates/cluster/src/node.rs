@@ -27,6 +27,8 @@ pub(crate) struct Node {
     /// Does the source of the nodes still name it? A primary that is not named any more stays a
     /// node until another one is the primary.
     pub(crate) is_named: bool,
+    /// Has an operator taken it out of use as a standby?
+    pub(crate) is_detached: bool,
     /// Since it says that it is the primary of its timeline.
     pub(crate) claim: Option<Claim>,
     /// The refused connections since the last answer or silence.
@@ -74,6 +76,7 @@ impl Node {
             sampled_at: 0,
             is_heard: false,
             is_named: true,
+            is_detached: false,
             claim: None,
             refusals: 0,
             condition: Condition::Answers,

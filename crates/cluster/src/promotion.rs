@@ -528,7 +528,9 @@ impl Promotion {
                 None => Some(Err(Failure::Ordered(cluster.name(to).to_owned()))),
             };
         }
-        let candidates: Vec<_> = nodes().filter_map(standby).collect();
+        // The commits of a detached node are of no use, so it counts as one that does not answer.
+        let attached = nodes().filter(|node| !cluster.is_detached(*node));
+        let candidates: Vec<_> = attached.filter_map(standby).collect();
         let Some((received, std::cmp::Reverse(to))) = candidates.iter().max().copied() else {
             return Some(Err(Failure::NoCandidate { timeline }));
         };

@@ -98,4 +98,6 @@ pub enum Reason {
     NoNodes,
     #[error("it is not a node of the cluster any more")]
     Removed,
+    #[error("detached by an operator")]
+    Detached,
 }

@@ -83,6 +83,31 @@ fn why(cluster: &Cluster) -> String {
 }
 
 #[test]
+fn a_detached_standby_is_unfit_until_it_is_attached() {
+    let mut cluster = running();
+    assert_eq!(words(&cluster), ["writable", "readable", "readable"]);
+    cluster.set_detached(NodeId(1), true);
+    let verdict = Verdict::Unfit(Reason::Detached);
+    let change = Change::Verdict { node: NodeId(1), verdict: verdict.clone() };
+    assert_eq!(cluster.judge(SECOND), [change]);
+    // It stays so while there is no primary, and when other nodes join.
+    tell(&mut cluster, [Fact::Refused, lonely(1), lonely(1)], 2 * SECOND);
+    tell(&mut cluster, [Fact::Refused, lonely(1), lonely(1)], 3 * SECOND);
+    assert_eq!(cluster.verdict(NodeId(1)), &verdict);
+    assert_eq!(cluster.verdict(NodeId(2)), &Verdict::Unfit(Reason::NoPrimary));
+    let nodes = ["c", "b"].map(str::to_owned).into_iter().zip([Some(NodeId(2)), Some(NodeId(1))]);
+    assert!(cluster.with_nodes(nodes, 3 * SECOND).is_detached(NodeId(1)));
+    // Another party has promoted it.
+    tell(&mut cluster, [Fact::Refused, primary(2), standby(2)], 4 * SECOND);
+    assert_eq!(words(&cluster), ["down", "writable", "readable"]);
+    tell(&mut cluster, [primary(3), standby(3), standby(3)], 5 * SECOND);
+    assert_eq!(words(&cluster), ["writable", "unfit", "readable"]);
+    cluster.set_detached(NodeId(1), false);
+    cluster.judge(5 * SECOND);
+    assert_eq!(words(&cluster), ["writable", "readable", "readable"]);
+}
+
+#[test]
 fn the_primary_is_known_when_all_nodes_were_heard() {
     let mut cluster = cluster(3);
     tell(&mut cluster, [primary(1), standby(1)], SECOND);

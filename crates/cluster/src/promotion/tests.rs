@@ -127,6 +127,34 @@ fn an_old_answer_is_no_vote() {
 }
 
 #[test]
+fn a_detached_node_is_never_promoted() {
+    let mut rig = Rig::new(2);
+    rig.cluster.set_detached(B, true);
+    rig.hear([primary(1), standby(), standby()]);
+    let refused = Promotion::planned(&rig.cluster, B, LIMITS, rig.now);
+    let refused = refused.expect_err("it is detached").to_string();
+    assert_eq!(refused, "node b cannot become the primary: it is unfit: detached by an operator");
+    rig.lose();
+    let mut promotion = rig.unplanned(&Past::default());
+    rig.fence(&mut promotion);
+    rig.hear([Fact::Refused, lonely(), lonely()]);
+    // A commit has waited for c as well.
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Promote(C)));
+}
+
+#[test]
+fn commits_that_only_a_detached_node_may_have_are_not_given_up() {
+    let mut rig = Rig::new(1);
+    rig.cluster.set_detached(B, true);
+    rig.hear([primary(1), standby(), standby()]);
+    rig.lose();
+    let mut promotion = rig.unplanned(&Past::default());
+    rig.hear([Fact::Refused, lonely(), lonely()]);
+    let why = Risk::Missing { missing: 1, quorum: 1 };
+    assert_eq!(rig.next(&mut promotion), Err(Err(Failure::Loss { why, bytes: 0 })));
+}
+
+#[test]
 fn nobody_is_promoted_beside_another_primary() {
     let (mut rig, mut promotion) = Rig::fenced();
     let mut other = promotion.clone();

@@ -85,6 +85,8 @@ pub(crate) struct Promotions {
     /// The primary sends no WAL to standbys from this time on.
     stalled_at: Micros,
     is_fenced: bool,
+    /// The standby that an operator has detached.
+    detached: Option<usize>,
     /// The old primary is started again then, although the fence has succeeded.
     returns_at: Micros,
     /// When it was started again, or 0.
@@ -142,6 +144,7 @@ impl Promotions {
             is_slow: rng.one_in(3),
             stalled_at: if rng.one_in(3) { START - rng.below(400_000) } else { Micros::MAX },
             is_fenced: false,
+            detached: None,
             returns_at: Micros::MAX,
             returned_at: 0,
             stopped: (Micros::MAX, 0),
@@ -190,6 +193,12 @@ impl Promotions {
     }
 
     fn begin(&mut self) {
+        if self.rng.one_in(4) {
+            let at = TO + self.rng.below(2) as usize;
+            self.detached = Some(at);
+            self.cluster.set_detached(NodeId(at as u16), true);
+            self.cluster.judge(self.now);
+        }
         if self.is_planned {
             let to = NodeId(TO as u16);
             let begun = Promotion::planned(&self.cluster, to, self.limits, self.now);
@@ -327,6 +336,9 @@ impl Promotions {
                     self.mutes.push(Mute { at: FROM, from, until, fact: Fact::Silent });
                 }
             }
+            Order::Request(to) if self.detached == Some(usize::from(to.0)) => {
+                return Err(format!("detached: {to:?} is to be the primary"));
+            }
             Order::Request(_) => self.check_stop()?,
             Order::Promote(to) => self.check_promotion(usize::from(to.0))?,
             Order::Start(_) if self.is_promoted => {
@@ -357,6 +369,9 @@ impl Promotions {
 
     fn check_promotion(&mut self, to: usize) -> Result<(), String> {
         self.is_promoted = true;
+        if self.detached == Some(to) {
+            return Err(format!("detached: n{to} is promoted"));
+        }
         let old = self.servers[FROM];
         let is_back = old.is_up && old.is_primary;
         if is_back && self.is_planned {
