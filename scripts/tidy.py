@@ -136,6 +136,8 @@ FOREIGN = set("""
     dml_adaptive failover_command follow_primary_command health_check_max_retries
     health_check_period health_check_timeout health_check_user max_pool num_init_children
     pcp_attach_node pcp_detach_node pcp_node_info pcp_proc_info pcp_recovery_node pgpool_status
+    pcp_health_check_stats pcp_invalidate_query_cache pcp_log_rotate pcp_node_count pcp_pool_status
+    pcp_proc_count pcp_promote_node pcp_reload_config pcp_stop_pgpool pcp_watchdog_info
     pool_passwd primary_routing_query_pattern_list read_only_function_list reset_query_list
     sr_check_period sr_check_user statement_level_load_balance streaming_replication
     user_redirect_preference_list write_function_list backend_hostnameN backend_portN

@@ -2,9 +2,9 @@
 
 mod words;
 
-use self::words::{Line, Refusal};
+use self::words::{Line, NodeVerb, Refusal};
 use crate::control::{Order, Shutdown};
-use config::ConsoleColumns;
+use config::{ConsoleColumns, Key, Scope};
 
 use crate::show::{self, Head, Kind, Selected};
 
@@ -26,6 +26,8 @@ pub(crate) enum Command {
     ExplainRoute(Vec<u8>),
     Order(Order),
     Shutdown(Shutdown),
+    /// PGPOOL SHOW of a global key.
+    ShowKey(&'static str),
     /// A verb without its argument, and the error for it.
     Incomplete(&'static str),
 }
@@ -55,8 +57,12 @@ const PARAMETERS: [(&str, &str); 6] = [
     ("extra_float_digits", "2"),
 ];
 
+/// The error of PGPOOL SET and RESET.
+const NO_PGPOOL_SET: &str = "PGPOOL SET and RESET change a session of Pgpool-II, and Weir has no such \
+    settings; SET key = arg changes a key of Weir, and RELOAD undoes that";
+
 /// The commands other than SHOW.
-pub(crate) const VERBS: [Verb; 19] = [
+pub(crate) const VERBS: [Verb; 22] = [
     Verb {
         form: "SET key = arg",
         about: "Changes a global key until the next RELOAD. Keys that need a restart \
@@ -145,6 +151,18 @@ pub(crate) const VERBS: [Verb; 19] = [
         about: "Removes a silent member of SHOW MEMBERS that will not come back, so that it counts no \
                 more for a majority. Weir's own.",
     },
+    Verb {
+        form: "DETACH <cluster> NODE <node>",
+        about: "Sends no more reads to a standby, and does not promote it, until ATTACH. Running \
+                reads end undisturbed. It holds over restarts, if Weir has a `pidfile` \
+                ([Clusters](cluster.md#take-a-standby-out-of-use)). Weir's own.",
+    },
+    Verb { form: "ATTACH <cluster> NODE <node>", about: "Ends DETACH. Weir's own." },
+    Verb {
+        form: "PGPOOL SHOW <key>",
+        about: "Shows a global key of Weir, and with ALL instead of a key what SHOW POOL_STATUS \
+                shows ([Pgpool-II](pgpool.md)). Weir's own.",
+    },
 ];
 
 impl Command {
@@ -158,10 +176,15 @@ impl Command {
             Refusal::TooLong => Invalid::Arguments,
         })?;
         match line {
-            Line::Switchover { database, node } => Ok(Self::Order(Order::Switchover {
-                database: string(&database),
-                node: string(&node),
-            })),
+            Line::OfNode { verb, of, node } => {
+                let (of, node) = (string(&of), string(&node));
+                Ok(Self::Order(match verb {
+                    NodeVerb::Switchover => Order::Switchover { database: of, node },
+                    NodeVerb::Detach => Order::Detach { cluster: of, node },
+                    NodeVerb::Attach => Order::Attach { cluster: of, node },
+                }))
+            }
+            Line::Pgpool { verb, argument } => Self::from_pgpool(&verb, &argument),
             Line::Failover { what, argument } => {
                 Self::from_failover(&what.to_ascii_uppercase(), &argument).ok_or(Invalid::Unknown)
             }
@@ -223,6 +246,22 @@ impl Command {
         Some(Self::Order(order))
     }
 
+    /// PGPOOL SHOW, SET and RESET, as in Pgpool-II.
+    fn from_pgpool(verb: &[u8], argument: &[u8]) -> Result<Self, Invalid> {
+        if !verb.eq_ignore_ascii_case(b"SHOW") {
+            return Ok(Self::Incomplete(NO_PGPOOL_SET));
+        }
+        if argument.eq_ignore_ascii_case(b"ALL") {
+            return Self::from_show(b"POOL_STATUS", true).ok_or(Invalid::Unknown);
+        }
+        let name = string(argument).to_ascii_lowercase();
+        let mut keys = Key::all().filter(|key| key.scope == Scope::Global);
+        Ok(match keys.find(|key| key.name == name) {
+            Some(key) => Self::ShowKey(key.name),
+            None => Self::Incomplete("there is no such key; PGPOOL SHOW ALL has the keys of Weir"),
+        })
+    }
+
     fn from_shutdown(how: &[u8]) -> Option<Self> {
         let how = match how {
             b"" => Shutdown::Now,
@@ -249,7 +288,7 @@ impl Command {
         match self {
             Self::Show(show) => Some(show.heads()),
             Self::ExplainRoute(_) => Some(JUDGEMENT.to_vec()),
-            Self::Parameter(name, _) => Some(vec![undocumented(name)]),
+            Self::Parameter(name, _) | Self::ShowKey(name) => Some(vec![undocumented(name)]),
             Self::Help
             | Self::SetParameter
             | Self::Set { .. }
@@ -264,7 +303,11 @@ impl Command {
     pub(crate) fn needs_admin(&self) -> bool {
         match self {
             Self::Show(selected) => selected.show.needs_admin(),
-            Self::Help | Self::Parameter(..) | Self::SetParameter | Self::ExplainRoute(_) => false,
+            Self::Help
+            | Self::Parameter(..)
+            | Self::SetParameter
+            | Self::ExplainRoute(_)
+            | Self::ShowKey(_) => false,
             Self::Set { .. }
             | Self::Reload
             | Self::Order(_)
@@ -287,7 +330,9 @@ impl Order {
             Self::WaitClose(_) => "WAIT_CLOSE",
             Self::Disable(_) => "DISABLE",
             Self::Enable(_) => "ENABLE",
-            Self::Switchover { .. } => "SWITCHOVER",
+            Self::Switchover { .. } | Self::Promote { .. } => "SWITCHOVER",
+            Self::Detach { .. } => "DETACH",
+            Self::Attach { .. } => "ATTACH",
             Self::FailoverPause(_) | Self::FailoverResume(_) | Self::FailoverForget(_) => {
                 "FAILOVER"
             }
@@ -311,6 +356,12 @@ impl Order {
             Self::FailoverForget(member) => format!("{tag} FORGET '{member}' command issued"),
             Self::FailoverPause(_) => format!("{tag} PAUSE command issued"),
             Self::FailoverResume(_) => format!("{tag} RESUME command issued"),
+            Self::Promote { cluster, node } => {
+                format!("{tag} of cluster '{cluster}' TO '{node}' command issued")
+            }
+            Self::Detach { cluster, node } | Self::Attach { cluster, node } => {
+                format!("{tag} '{cluster}' NODE '{node}' command issued")
+            }
             Self::KillClient(_) => return None,
             _ => format!("{tag} command issued"),
         })

@@ -2,8 +2,9 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use config::ConsoleColumns;
+use config::Config;
 
 use crate::recording::Recording;
 use crate::snapshot::{Judgement, Snapshot};
@@ -45,6 +46,21 @@ pub enum Order {
         database: String,
         node: String,
     },
+    /// Makes a node the primary of its cluster.
+    Promote {
+        cluster: String,
+        node: String,
+    },
+    /// Sends no reads to a standby.
+    Detach {
+        cluster: String,
+        node: String,
+    },
+    /// Ends this.
+    Attach {
+        cluster: String,
+        node: String,
+    },
 }
 
 /// Why a configuration is not in force, or not as a whole.
@@ -78,8 +94,8 @@ pub trait Control: Send + Sync {
     /// Why all stays as it was, or a part of it.
     fn reload(&self) -> Boxed<'_, Result<Vec<String>, NotReloaded>>;
 
-    /// Returns `console_columns`.
-    fn console_columns(&self) -> ConsoleColumns;
+    /// Returns the present configuration.
+    fn config(&self) -> Arc<Config>;
 
     /// Returns why an order cannot be tried in the present state, in PgBouncer's words.
     fn refusal(&self, order: &Order) -> Option<String>;

@@ -7,6 +7,8 @@
 //! The measures of a page for Prometheus are tables, too, under `measures`. The page and
 //! `docs/metrics.md` both come from there.
 //!
+//! `pcp` answers Pgpool-II's tools, and `pgpool` describes the nodes and clients in its terms.
+//!
 //! This crate knows nothing of workers and sockets of the data plane. It gets a logged-in stream,
 //! copies of the state ([`Snapshot`]), and an interface to the process ([`Control`]).
 
@@ -19,6 +21,8 @@ mod docs;
 mod incident;
 mod measures;
 mod message;
+mod pcp;
+mod pgpool;
 mod recording;
 mod reply;
 mod show;
@@ -32,11 +36,12 @@ pub use crate::incident::{Answer, Incident};
 pub use crate::measures::{
     Exposition, Measures, PasswordRow, PoolMeasures, docs::metrics_markdown,
 };
+pub use crate::pcp::{Pcp, PcpNext};
 pub use crate::recording::Recording;
 pub use crate::snapshot::{
-    Address, AtNode, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost,
-    DnsZone, Doing, FailoverRow, Judgement, Listener, MemberRow, Memory, NodeRow, Pin, PoolRow,
-    RouteRow, ServerRow, ServerState, Snapshot, WorkerRow,
+    Address, AtNode, Buffers, Cancel, ChecksRow, ClientRow, ClientState, ClusterRow, Connection,
+    DnsHost, DnsZone, Doing, FailoverRow, Judgement, Listener, MemberRow, Memory, NodeRow, Pin,
+    PoolRow, RouteRow, ServerRow, ServerState, Snapshot, WorkerRow,
 };
 pub use crate::svg::{Axis, Panel, Points, chart, cumulative};
 

@@ -11,6 +11,7 @@ mod fds;
 mod lists;
 mod mem;
 mod peers;
+mod pgpool;
 mod pins;
 mod pools;
 mod recorder;
@@ -36,7 +37,7 @@ use crate::recording::Recording;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 38] = [
+pub(crate) static ALL: [&dyn Show; 45] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -75,6 +76,13 @@ pub(crate) static ALL: [&dyn Show; 38] = [
     &clusters::FAILOVERS,
     &routes::ROUTES,
     &routes::NODE_POOLS,
+    &pgpool::POOL_NODES,
+    &pgpool::POOL_PROCESSES,
+    &pgpool::POOL_POOLS,
+    &pgpool::POOL_HEALTH_CHECK_STATS,
+    &pgpool::POOL_BACKEND_STATS,
+    &pgpool::POOL_VERSION,
+    &pgpool::POOL_STATUS,
 ];
 
 /// Returns the SHOW of this name, in upper case.

@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub workers: Vec<WorkerRow>,
     /// By name.
     pub clusters: Vec<ClusterRow>,
+    /// When it was made, in seconds since 1970.
+    pub taken_at: i64,
     /// Formats a time, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
     pub local_time: fn(i64) -> String,
 }
@@ -181,6 +183,42 @@ pub struct NodeRow {
     pub lag_bytes: Option<u64>,
     pub address: String,
     pub other_servers: String,
+    /// Its number among the nodes of all clusters.
+    pub number: u32,
+    /// Its share of the reads; 0 = none.
+    pub weight: u16,
+    /// Does Weir send transactions or reads to it?
+    pub is_used: bool,
+    /// When its verdict changed last, in seconds since 1970.
+    pub changed_at: i64,
+    pub checks: ChecksRow,
+    /// Of its WAL sender at the primary, as in `pg_stat_replication`; empty if it has none.
+    pub replication_state: String,
+    pub sync_state: String,
+}
+
+/// The questions for a node's state so far. Times are microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChecksRow {
+    pub total: u64,
+    /// The questions without an answer.
+    pub failed: u64,
+    /// Of the answers, as the two below.
+    pub longest: u64,
+    pub shortest: u64,
+    pub sum: u64,
+    /// Seconds since 1970, as the two below.
+    pub last: Option<i64>,
+    pub last_success: Option<i64>,
+    pub last_failure: Option<i64>,
+}
+
+impl ChecksRow {
+    /// Returns the average time to an answer, in milliseconds.
+    pub(crate) fn average_ms(&self) -> f64 {
+        let answers = self.total - self.failed;
+        if answers == 0 { 0.0 } else { self.sum as f64 / answers as f64 / 1_000.0 }
+    }
 }
 
 /// A change of a cluster's primary; see SHOW FAILOVERS.

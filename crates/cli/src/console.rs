@@ -13,7 +13,7 @@ use std::{
 use admin::{
     Boxed, Console, Control, Incident, Login, NotReloaded, Order, Recording, Shutdown, Snapshot,
 };
-use config::{ConsoleColumns, Global};
+use config::{Config, Global};
 use proxy::{
     ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, ReloadError, TlsStream,
     error, log, log::About, warning,
@@ -28,7 +28,7 @@ pub(crate) fn handler() -> ConsoleHandler {
     // controller.
     let console: OnceLock<Arc<Console>> = OnceLock::new();
     Box::new(move |controller, request| {
-        let made = || Arc::new(Console::new(Arc::new(Pooler(controller.clone()))));
+        let made = || Arc::new(Console::new(control(controller)));
         let console = console.get_or_init(made).clone();
         match request {
             ConsoleRequest::Connection(connection) => {
@@ -37,6 +37,11 @@ pub(crate) fn handler() -> ConsoleHandler {
             ConsoleRequest::Cancel(key) => console.cancel(key.pid, &key.secret),
         }
     })
+}
+
+/// Returns the pooler as the console and PCP see it.
+pub(crate) fn control(controller: &Controller) -> Arc<dyn Control> {
+    Arc::new(Pooler(controller.clone()))
 }
 
 async fn serve(console: Arc<Console>, controller: Controller, connection: ConsoleConnection) {
@@ -176,8 +181,8 @@ impl Control for Pooler {
         })
     }
 
-    fn console_columns(&self) -> ConsoleColumns {
-        self.0.config().global.console_columns
+    fn config(&self) -> Arc<Config> {
+        self.0.config()
     }
 
     fn refusal(&self, order: &Order) -> Option<String> {
@@ -201,14 +206,14 @@ impl Control for Pooler {
 
     fn set(&self, key: String, value: String) -> Boxed<'_, Result<Option<String>, String>> {
         let controller = self.0.clone();
-        let concerns_http = Global::concerns_http_address(&key);
+        let concerns_address = Global::concerns_address(&key);
         Box::pin(async move {
             // Like a reload, this may read files.
             let done = tokio::task::spawn_blocking(move || controller.set(&key, &value)).await;
             self.0.barrier().await;
             match done.unwrap_or_else(|error| Err(error.to_string())) {
-                Ok(None) if concerns_http => {
-                    let faults = self.0.http_faults().await;
+                Ok(None) if concerns_address => {
+                    let faults = self.0.address_faults().await;
                     Ok((!faults.is_empty()).then(|| faults.join("; ")))
                 }
                 done => done,
@@ -255,5 +260,8 @@ fn translated(order: Order) -> proxy::Order {
         Order::FailoverResume(cluster) => proxy::Order::FailoverResume(cluster),
         Order::FailoverForget(member) => proxy::Order::FailoverForget(member),
         Order::Switchover { database, node } => proxy::Order::Switchover { database, node },
+        Order::Promote { cluster, node } => proxy::Order::Promote { cluster, node },
+        Order::Detach { cluster, node } => proxy::Order::Detach { cluster, node },
+        Order::Attach { cluster, node } => proxy::Order::Attach { cluster, node },
     }
 }

@@ -13,6 +13,7 @@ mod explain;
 mod health;
 mod metrics;
 mod moment;
+mod pcp;
 mod pidfile;
 mod privileges;
 mod report;

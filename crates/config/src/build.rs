@@ -67,6 +67,8 @@ pub(crate) struct Builder {
     users: BTreeMap<String, UserSettings>,
     peers: BTreeMap<u32, (Peer, Position)>,
     clusters: BTreeMap<String, Cluster>,
+    /// In the order of the file.
+    cluster_order: Vec<String>,
     positions: Positions,
     pub(crate) report: Report,
 }
@@ -127,6 +129,7 @@ impl Builder {
             users: BTreeMap::new(),
             peers: BTreeMap::new(),
             clusters: BTreeMap::new(),
+            cluster_order: Vec::new(),
             positions: Positions::default(),
             report: Report::default(),
         }
@@ -264,8 +267,9 @@ impl Builder {
             );
         }
         self.check_etcd(&cluster, position);
-        if self.clusters.insert(position.entry.clone(), cluster).is_some() {
-            self.report.warn(position, Reason::DefinedAgain("cluster"));
+        match self.clusters.insert(position.entry.clone(), cluster) {
+            Some(_) => self.report.warn(position, Reason::DefinedAgain("cluster")),
+            None => self.cluster_order.push(position.entry.clone()),
         }
     }
 
@@ -486,6 +490,7 @@ impl Builder {
             users: self.users,
             peers,
             clusters: self.clusters,
+            cluster_order: self.cluster_order,
             positions: self.positions,
             secret_variables: self.report.secret_variables,
             warnings: self.report.warnings,

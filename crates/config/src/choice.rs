@@ -260,6 +260,15 @@ choices! {
         VerifyFull = "verify-full",
     }
 
+    /// The versions of Pgpool-II's tools, by the layout of a node's facts.
+    pub enum PcpCompat {
+        /// 4.3.
+        Before = "4.3",
+        /// From 4.4 on.
+        #[default]
+        Since = "4.4",
+    }
+
     /// The choice among several hosts of a database.
     pub enum LoadBalanceHosts {
         /// Each new server goes to the next host.
@@ -267,6 +276,16 @@ choices! {
         RoundRobin = "round-robin",
         /// Stay with one host until connecting to it fails.
         Disable = "disable",
+    }
+}
+
+impl PcpCompat {
+    /// Returns the version of Pgpool-II that Weir answers as.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Before => "4.3.5",
+            Self::Since => "4.4.13",
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::hba::Hba;
 use crate::host::Host;
 use crate::key::Keyed;
 use crate::ldap::LdapOptions;
+use crate::pcp_file::PcpUsers;
 use crate::positions::Positions;
 use crate::source::Source;
 use crate::table::{Cluster, Database, Global, Peer, UserSettings};
@@ -37,6 +38,8 @@ pub struct Config {
     pub users: BTreeMap<String, UserSettings>,
     pub peers: BTreeMap<u32, Peer>,
     pub clusters: BTreeMap<String, Cluster>,
+    /// The names of `clusters`, in the order of the file.
+    pub cluster_order: Vec<String>,
     /// The content of `auth_file`.
     pub auth_file: AuthFile,
     /// Set if it could not be read.
@@ -45,6 +48,8 @@ pub struct Config {
     pub hba: Hba,
     /// Set if one of the two could not be read, or has no valid line among invalid ones.
     pub hba_unread: bool,
+    /// The content of `pcp_file`.
+    pub pcp_users: PcpUsers,
     /// `auth_ldap_options`, if they are valid.
     pub ldap: Option<Arc<LdapOptions>>,
     pub access: AccessPolicy,

@@ -39,6 +39,7 @@ mod network;
 mod node;
 mod passfile;
 mod pattern;
+mod pcp_file;
 mod peers;
 mod positions;
 mod program;
@@ -90,8 +91,8 @@ pub use crate::auth_file::AuthFile;
 pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
     AuthType, Balance, ConsoleColumns, DataPath, ErrorCodes, FailoverKind, LoadBalanceHosts,
-    LogFormat, MetricsHistograms, MetricsNames, PoolMode, ReadAfterWrite, ReadsGo, ReuseAfterError,
-    SessionSchedule, SslMode, SwitchoverOvertime, Unsupported, WhenStale,
+    LogFormat, MetricsHistograms, MetricsNames, PcpCompat, PoolMode, ReadAfterWrite, ReadsGo,
+    ReuseAfterError, SessionSchedule, SslMode, SwitchoverOvertime, Unsupported, WhenStale,
 };
 pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
 pub use crate::config_error::ConfigError;
@@ -111,6 +112,7 @@ pub use crate::network::Network;
 pub use crate::node::Node;
 pub use crate::passfile::password_in;
 pub use crate::pattern::Pattern;
+pub use crate::pcp_file::{PcpUser, PcpUsers};
 pub use crate::positions::Positions;
 pub use crate::program::{PasswordCommand, Program};
 pub use crate::server_tls::ServerTls;

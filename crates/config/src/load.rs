@@ -18,6 +18,7 @@ use crate::error::{Mistake, in_words};
 use crate::hba::{Hba, IdentMaps};
 use crate::ini::Comments;
 use crate::ldap::LdapOptions;
+use crate::pcp_file::PcpUsers;
 use crate::reason::Reason;
 use crate::table::{Database, Global};
 use crate::variables::Lookup;
@@ -84,6 +85,7 @@ impl Config {
         self.global.conffile.get_or_insert(file);
         self.load_auth_file(|name| read_file(Path::new(&name)));
         self.load_hba(read_text);
+        self.load_pcp_users();
         self.read_ldap_options();
         self.check_auth_queries();
         self
@@ -193,6 +195,22 @@ impl Config {
         self.hba_unread = lacks.get() || hba.rules.is_empty() && !odder.is_empty();
         self.hba = hba;
         self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));
+    }
+
+    /// Without the file, nobody can log in with Pgpool-II's tools.
+    fn load_pcp_users(&mut self) {
+        let name = self.global.pcp_file.clone().filter(|name| !name.is_empty());
+        let file = Arc::from(name.clone().unwrap_or_default());
+        let content = name.map(|name| read_text(Path::new(&name))).transpose();
+        let (users, odd) = match content {
+            Ok(content) => PcpUsers::parse(&content.unwrap_or_default(), &file),
+            Err(error) => {
+                let reason = Reason::NotOpened { key: "pcp_file", why: in_words(&error) };
+                (PcpUsers::default(), vec![Mistake::in_file(&file, 0, reason)])
+            }
+        };
+        self.pcp_users = users;
+        self.warnings.extend(odd);
     }
 
     /// With invalid options no client can log in.

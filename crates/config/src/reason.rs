@@ -201,6 +201,8 @@ pub enum Reason {
     AuthFile(AuthFileError),
     #[error("user is not in UTF-8")]
     UserNotUtf8,
+    #[error("expected NAME:MD5 or NAME:MD5:read-only, with the 32 hexadecimal digits of pg_md5")]
+    PcpUser,
     #[error(
         "names a relation without its schema: a user who may set search_path for the database, or \
          create objects in it, can replace the relation"

@@ -96,7 +96,9 @@ impl<'a> Reader<'a> {
     }
 
     fn section(&mut self, section: &str, entries: &DeTable<'_>) {
-        for (name, value) in entries {
+        let mut in_order: Vec<_> = entries.iter().collect();
+        in_order.sort_by_key(|(name, _)| name.span().start);
+        for (name, value) in in_order {
             let position = self.position(self.line(name.span().start), section, name.get_ref());
             let DeValue::Table(table) = value.get_ref() else {
                 let reason = Reason::ExpectedTable {

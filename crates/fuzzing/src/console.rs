@@ -15,7 +15,7 @@ use admin::{
     Order, Recording, Shutdown,
 };
 use admin::{Judgement, Memory, PoolRow, ServerRow, ServerState, Snapshot};
-use config::{ConsoleColumns, PoolMode};
+use config::{Config, ConsoleColumns, PcpUser, PcpUsers, PoolMode};
 use engine::averages::Averages;
 use engine::facts::Facts;
 use engine::ids::PoolId;
@@ -98,11 +98,14 @@ fn codes(mut written: &[u8]) -> Vec<u8> {
     codes
 }
 
+/// The MD5 of `secret`.
+const MD5: &str = "5ebe2294ecd0e0f08eab7690d2a6ee69";
+
 /// The process that the console belongs to.
-struct Process {
+pub(crate) struct Process {
     /// True if its configuration is invalid.
-    fails: bool,
-    changes: AtomicUsize,
+    pub(crate) fails: bool,
+    pub(crate) changes: AtomicUsize,
 }
 
 impl Process {
@@ -137,8 +140,12 @@ impl Control for Process {
         ))
     }
 
-    fn console_columns(&self) -> ConsoleColumns {
-        ConsoleColumns::Weir
+    fn config(&self) -> Arc<Config> {
+        let mut config = base_config();
+        config.global.console_columns = ConsoleColumns::Weir;
+        let user = |name: &str, is_admin| PcpUser { name: name.into(), md5: MD5.into(), is_admin };
+        config.pcp_users = PcpUsers(vec![user("admin", true), user("viewer", false)]);
+        Arc::new(config)
     }
 
     fn shutdown(&self, _: Shutdown) {
@@ -201,6 +208,7 @@ fn snapshot() -> Snapshot {
         workers: Vec::new(),
         clusters: Vec::new(),
         memory: Memory::default(),
+        taken_at: 1,
         local_time: |moment| moment.to_string(),
     }
 }

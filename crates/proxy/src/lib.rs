@@ -37,7 +37,7 @@ pub use net::{
 pub use crate::{
     cold::{
         cluster::{
-            ClusterInfo, FleetInfo, Judgement, MemberInfo, NodeInfo,
+            Checks, ClusterInfo, FleetInfo, Judgement, MemberInfo, NodeInfo,
             discovery::{addresses_of, find_nodes},
             risk::{NODE_QUESTION, risk_of},
         },
@@ -50,6 +50,7 @@ pub use crate::{
         listen::{ListenError, refuse_second_process},
         measures::{Measures, PoolMeasures},
         passwords::PasswordInfo,
+        pcp::{PcpConnection, PcpHandler},
         pooler::{ConsoleHandler, Exit, Pooler, StartError, StartOptions},
         recorder::Recording,
         rehearse::{Obstacle, obstacles},

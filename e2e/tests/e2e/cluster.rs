@@ -17,6 +17,7 @@ mod mistakes;
 mod names;
 mod partition;
 mod patroni;
+mod pcp;
 pub(crate) mod promoting;
 mod restored;
 mod split;

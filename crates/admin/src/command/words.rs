@@ -1,6 +1,6 @@
 //! The grammar of the console: one or two words, `SHOW word EXTENDED`, `SET word = value`,
-//! `SWITCHOVER word TO word`, or `FAILOVER word [word]`. It knows SHOW, SET, SWITCHOVER and FAILOVER by
-//! name, because of their form.
+//! `PGPOOL word word`, `FAILOVER word [word]`, or a command about a node, such as `SWITCHOVER word TO
+//! word`. It knows these verbs by name, because of their form.
 
 /// A parsed command line, without quotes; upper and lower case are as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,8 +8,30 @@ pub(super) enum Line {
     Command { verb: Vec<u8>, argument: Vec<u8> },
     ShowExtended { what: Vec<u8> },
     Set { key: Vec<u8>, value: Vec<u8> },
-    Switchover { database: Vec<u8>, node: Vec<u8> },
     Failover { what: Vec<u8>, argument: Vec<u8> },
+    OfNode { verb: NodeVerb, of: Vec<u8>, node: Vec<u8> },
+    Pgpool { verb: Vec<u8>, argument: Vec<u8> },
+}
+
+/// The commands about a node of a database's cluster, or of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeVerb {
+    Switchover,
+    Detach,
+    Attach,
+}
+
+impl NodeVerb {
+    const ALL: [Self; 3] = [Self::Switchover, Self::Detach, Self::Attach];
+
+    /// Returns its word, and the word before the node.
+    fn words(self) -> (&'static [u8], &'static [u8]) {
+        match self {
+            Self::Switchover => (b"switchover", b"to"),
+            Self::Detach => (b"detach", b"node"),
+            Self::Attach => (b"attach", b"node"),
+        }
+    }
 }
 
 /// Why a line was refused.
@@ -27,7 +49,8 @@ const VALUE_MAX: usize = 255;
 
 pub(super) fn parse(text: &[u8]) -> Result<Line, Refusal> {
     let line = set(text)
-        .or_else(|| switchover(text))
+        .or_else(|| NodeVerb::ALL.into_iter().find_map(|verb| of_node(text, verb)))
+        .or_else(|| pgpool(text))
         .or_else(|| failover(text))
         .or_else(|| show_extended(text))
         .or_else(|| command(text))
@@ -37,8 +60,8 @@ pub(super) fn parse(text: &[u8]) -> Result<Line, Refusal> {
             verb.len() <= VERB_MAX && argument.len() <= ARGUMENT_MAX
         }
         Line::ShowExtended { what } => what.len() <= ARGUMENT_MAX,
-        Line::Switchover { database, node } => {
-            database.len() <= ARGUMENT_MAX && node.len() <= ARGUMENT_MAX
+        Line::OfNode { of: one, node: other, .. } | Line::Pgpool { verb: one, argument: other } => {
+            one.len() <= ARGUMENT_MAX && other.len() <= ARGUMENT_MAX
         }
         Line::Failover { what, argument } => {
             what.len() <= VERB_MAX && argument.len() <= ARGUMENT_MAX
@@ -71,18 +94,37 @@ fn show_extended(text: &[u8]) -> Option<Line> {
     (is_extended && cursor.end()).then_some(Line::ShowExtended { what })
 }
 
-fn switchover(text: &[u8]) -> Option<Line> {
+fn of_node(text: &[u8], verb: NodeVerb) -> Option<Line> {
+    let (first, before_node) = verb.words();
     let mut cursor = Cursor(text);
     cursor.spaces();
-    if !cursor.keyword(b"switchover") || !cursor.spaces() {
+    if !cursor.keyword(first) || !cursor.spaces() {
         return None;
     }
-    let database = cursor.word()?;
-    if !cursor.spaces() || !cursor.keyword(b"to") || !cursor.spaces() {
+    let of = cursor.word()?;
+    if !cursor.spaces() || !cursor.keyword(before_node) || !cursor.spaces() {
         return None;
     }
     let node = cursor.word()?;
-    cursor.end().then_some(Line::Switchover { database, node })
+    cursor.end().then_some(Line::OfNode { verb, of, node })
+}
+
+/// The rest behind the first word is only read for SHOW.
+fn pgpool(text: &[u8]) -> Option<Line> {
+    let mut cursor = Cursor(text);
+    cursor.spaces();
+    if !cursor.keyword(b"pgpool") || !cursor.spaces() {
+        return None;
+    }
+    let verb = cursor.word()?;
+    if verb.eq_ignore_ascii_case(b"set") || verb.eq_ignore_ascii_case(b"reset") {
+        return Some(Line::Pgpool { verb, argument: Vec::new() });
+    }
+    if !verb.eq_ignore_ascii_case(b"show") || !cursor.spaces() {
+        return None;
+    }
+    let argument = cursor.word()?;
+    cursor.end().then_some(Line::Pgpool { verb, argument })
 }
 
 fn failover(text: &[u8]) -> Option<Line> {

@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         if command::is_empty(text) {
             return Ok(None);
         }
-        let columns = self.console.control.console_columns();
+        let columns = self.console.control.config().global.console_columns;
         let command = Command::parse(text, columns).map_err(|invalid| match invalid {
             Invalid::Arguments => self.refuse("bad arguments"),
             Invalid::Unknown => {
@@ -208,6 +208,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 reply::done(out, "SHOW");
             }
             Command::Parameter(_, value) => reply::parameter(out, value),
+            Command::ShowKey(name) => {
+                let rows = config::show(&control.config());
+                let value = rows.into_iter().find(|row| row.key == name);
+                let value = value.and_then(|row| row.value).unwrap_or_default();
+                reply::parameter(out, &value);
+            }
             Command::SetParameter => {
                 reply::notice(out, "SET ignored", None);
                 reply::done(out, "SET");

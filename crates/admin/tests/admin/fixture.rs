@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, AtNode, Boxed, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection,
-    Control, DnsHost, DnsZone, Doing, FailoverRow, Judgement, Listener, MemberRow, Memory, NodeRow,
-    NotReloaded, Order, Pin, PoolRow, Recording, RouteRow, ServerRow, ServerState, Shutdown,
-    Snapshot, WorkerRow,
+    Address, AtNode, Boxed, Buffers, Cancel, ChecksRow, ClientRow, ClientState, ClusterRow,
+    Connection, Control, DnsHost, DnsZone, Doing, FailoverRow, Judgement, Listener, MemberRow,
+    Memory, NodeRow, NotReloaded, Order, Pin, PoolRow, Recording, RouteRow, ServerRow, ServerState,
+    Shutdown, Snapshot, WorkerRow,
 };
-use config::{Config, ConsoleColumns, PoolMode};
+use config::{Config, ConsoleColumns, PcpCompat, PcpUser, PcpUsers, PoolMode};
 use engine::Activity;
 use engine::averages::Averages;
 use engine::facts::Facts;
@@ -212,8 +212,20 @@ fn pools() -> Vec<PoolRow> {
     ]
 }
 
-pub(crate) fn snapshot() -> Snapshot {
+/// The MD5 of `secret`.
+pub(crate) const MD5: &str = "5ebe2294ecd0e0f08eab7690d2a6ee69";
+
+/// The database `app` is at the cluster.
+fn config() -> Config {
     let no_include = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    let mut config = Config::parse_ini(INI, "pgbouncer.ini", &no_include).unwrap();
+    Arc::make_mut(config.databases.get_mut("app").unwrap()).cluster = Some("main".to_owned());
+    let user = |name: &str, is_admin| PcpUser { name: name.into(), md5: MD5.into(), is_admin };
+    config.pcp_users = PcpUsers(vec![user("pcpadmin", true), user("viewer", false)]);
+    config
+}
+
+pub(crate) fn snapshot() -> Snapshot {
     let mut averages = Averages::new(0);
     averages.record(1_000_000, [(PoolId(1), stats(1)), (PoolId(3), stats(1))]);
     averages.record(11_000_000, pools().into_iter().map(|pool| (pool.id, pool.stats)));
@@ -225,7 +237,7 @@ pub(crate) fn snapshot() -> Snapshot {
     switches.database_mut("resumed").paused = false;
     Snapshot {
         switches,
-        config: Arc::new(Config::parse_ini(INI, "pgbouncer.ini", &no_include).unwrap()),
+        config: Arc::new(config()),
         pools: pools(),
         clients: clients(),
         servers: servers(),
@@ -277,6 +289,7 @@ pub(crate) fn snapshot() -> Snapshot {
         ],
         clusters: vec![cluster()],
         memory: Memory { free_clients: 10, statements: 2, statement_bytes: 500 },
+        taken_at: 12,
         local_time,
     }
 }
@@ -295,6 +308,22 @@ fn cluster() -> ClusterRow {
         lag_bytes,
         address: "10.0.0.1".into(),
         other_servers: String::new(),
+        number: u32::from(name.as_bytes()[0] - b'a'),
+        weight: 3,
+        is_used: ["writable", "readable"].contains(&verdict),
+        changed_at: 9,
+        checks: ChecksRow {
+            total: 12,
+            failed: 2,
+            longest: 7_900,
+            shortest: 1_200,
+            sum: 25_000,
+            last: Some(4),
+            last_success: Some(4),
+            last_failure: None,
+        },
+        replication_state: if role == "standby" { "streaming" } else { "" }.to_owned(),
+        sync_state: if role == "standby" { "async" } else { "" }.to_owned(),
     };
     ClusterRow {
         name: "main".into(),
@@ -440,6 +469,7 @@ pub(crate) struct Recorder {
     /// The keys that a reload cannot change; `None`: it succeeds.
     pub(crate) not_reloaded: Option<Vec<String>>,
     pub(crate) console_columns: ConsoleColumns,
+    pub(crate) pcp_compat: PcpCompat,
     /// PAUSE without a name never comes to its end.
     pub(crate) is_busy: bool,
 }
@@ -456,7 +486,8 @@ impl Control for Recorder {
     }
 
     fn snapshot(&self) -> Boxed<'_, Snapshot> {
-        Box::pin(async { snapshot() })
+        let config = Control::config(self);
+        Box::pin(async { Snapshot { config, ..snapshot() } })
     }
 
     fn timings(&self) -> Recording {
@@ -477,8 +508,11 @@ impl Control for Recorder {
         })
     }
 
-    fn console_columns(&self) -> ConsoleColumns {
-        self.console_columns
+    fn config(&self) -> Arc<Config> {
+        let mut config = config();
+        config.global.console_columns = self.console_columns;
+        config.global.pcp_compat = self.pcp_compat;
+        Arc::new(config)
     }
 
     fn shutdown(&self, how: Shutdown) {

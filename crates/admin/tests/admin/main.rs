@@ -7,6 +7,7 @@ extern crate weir_admin as admin;
 mod docs;
 mod extended;
 mod fixture;
+mod pcp;
 mod peer;
 mod protocol;
 mod shows;

@@ -13,7 +13,7 @@ use crate::peer::{Peer, Reply};
 
 /// All SHOW commands without `CONFIG`, whose rows the config crate checks, and `MEM`, whose sizes
 /// change with every field of the counted structs.
-const SHOWS: [&str; 24] = [
+const SHOWS: [&str; 30] = [
     "VERSION",
     "STATE",
     "DATABASES",
@@ -38,6 +38,12 @@ const SHOWS: [&str; 24] = [
     "FAILOVERS",
     "ROUTES",
     "NODE_POOLS",
+    "POOL_NODES",
+    "POOL_PROCESSES",
+    "POOL_POOLS",
+    "POOL_HEALTH_CHECK_STATS",
+    "POOL_BACKEND_STATS",
+    "POOL_VERSION",
 ];
 
 /// Prints one line per column, with its values, which is easier to compare than wide rows.

@@ -30,6 +30,9 @@ pub(super) fn readable(config: &Config) -> Vec<Finding> {
     let of_clusters = config.clusters.values().filter_map(|own| own.password_file.as_ref());
     let passwords = of_databases.chain(of_clusters);
     files.extend(passwords.map(|file| ("password_file", Path::new(file), "a password")));
+    if let Some(file) = global.pcp_file.as_deref().filter(|_| !config.pcp_users.0.is_empty()) {
+        files.push(("pcp_file", Path::new(file), "passwords"));
+    }
     let own_keys = databases().filter_map(|own| own.server_tls_key_file.as_ref());
     let server_keys = own_keys.chain([&global.server_tls_key_file]);
     let keys = server_keys.map(|file| ("server_tls_key_file", file));

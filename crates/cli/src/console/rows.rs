@@ -10,9 +10,9 @@ use std::{
 };
 
 use admin::{
-    Address, AtNode, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost,
-    DnsZone, Doing, FailoverRow, Listener, MemberRow, Memory, NodeRow, Pin, PoolRow, Recording,
-    RouteRow, ServerRow, WorkerRow,
+    Address, AtNode, Buffers, Cancel, ChecksRow, ClientRow, ClientState, ClusterRow, Connection,
+    DnsHost, DnsZone, Doing, FailoverRow, Listener, MemberRow, Memory, NodeRow, Pin, PoolRow,
+    Recording, RouteRow, ServerRow, WorkerRow,
 };
 use config::Config;
 use engine::{
@@ -24,7 +24,7 @@ use engine::{
     settings::{PoolKey, PoolSettings, Target},
 };
 use proxy::{
-    CancelInfo, ClientInfo, ClusterInfo, Controller, HostInfo, NodeInfo, Peer, PoolInfo,
+    CancelInfo, Checks, ClientInfo, ClusterInfo, Controller, HostInfo, NodeInfo, Peer, PoolInfo,
     ServerInfo, WorkerInfo, ZoneInfo, log,
 };
 
@@ -74,6 +74,7 @@ pub(super) fn snapshot(
         watched: facts.watched,
         workers: facts.workers.iter().map(worker_row).collect(),
         clusters: clusters(controller, now),
+        taken_at: now.seconds,
         local_time: log::local_time,
         config,
     }
@@ -99,12 +100,30 @@ fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
         Ok(primary) => (primary, String::new()),
         Err(reason) => (String::new(), reason),
     };
+    let wall = |at: Option<u64>| at.map(|at| now.wall(at));
+    let checks = |own: Checks| ChecksRow {
+        total: own.total,
+        failed: own.failed,
+        longest: own.longest,
+        shortest: own.shortest,
+        sum: own.sum,
+        last: wall(own.last_at),
+        last_success: wall(own.success_at),
+        last_failure: wall(own.failure_at),
+    };
     let node = |node: NodeInfo| NodeRow {
         name: node.name,
         host: node.host,
         port: node.port,
         address: node.address,
         other_servers: node.other_servers,
+        number: node.number,
+        weight: node.weight,
+        is_used: node.is_used,
+        changed_at: now.wall(node.changed_at),
+        checks: checks(node.checks),
+        replication_state: node.replication.0,
+        sync_state: node.replication.1,
         verdict: node.verdict,
         reason: node.reason,
         role: node.role,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::bounds::out_of_bounds;
 use crate::choice::{
     AuthType, ConsoleColumns, DataPath, ErrorCodes, LogFormat, MetricsHistograms, MetricsNames,
-    PoolMode, ReuseAfterError, SessionSchedule, SslMode, Unsupported,
+    PcpCompat, PoolMode, ReuseAfterError, SessionSchedule, SslMode, Unsupported,
 };
 use crate::key::{Key, Keyed, keys};
 use crate::network::Network;
@@ -350,6 +350,17 @@ keys! {
     /// Idle servers that each pool keeps beyond its demand; 0 is no limit. Those above are closed little
     /// by little, the least recently used ones first (docs/operations.md). Weir's own.
     max_spare_servers: u32 = "0", reload, acts;
+    /// Addresses or host names for Pgpool-II's tools `pcp_*` (docs/pgpool.md); `*` is all. The
+    /// connections have no TLS, and their answers can be read on the network. Weir's own.
+    pcp_listen: Vec<String> = "127.0.0.1", reload, acts;
+    /// TCP port of `pcp_listen`; 0 is none. The tools' default is 9898. Weir's own.
+    pcp_port: u16 = "0", reload, acts;
+    /// File of the users of the tools: a line `NAME:MD5` for each, as in `pcp.conf` of Pgpool-II. MD5 is
+    /// the output of `pg_md5`. Behind `:read-only`, a user can look but not change anything. Weir's own.
+    pcp_file: Option<String> = unset, reload, acts;
+    /// Version of Pgpool-II whose tools are used: up to `4.3`, or from `4.4` on. With the wrong one,
+    /// `pcp_node_info` prints values in the wrong places (docs/pgpool.md). Weir's own.
+    pcp_compat: PcpCompat = "4.4", reload, acts;
 }
 
 impl Global {
@@ -371,6 +382,9 @@ impl Global {
                 false => Reason::UnknownParameter(key),
             }
         })?;
+        if row.key.reaches_outside() && !Self::is_pgbouncers(key) {
+            return Err(Reason::InFileOnly(key.to_owned()));
+        }
         if !row.key.reloadable {
             return Ok(());
         }
@@ -390,10 +404,11 @@ impl Global {
         key.starts_with("client_tls") || key.starts_with("server_tls")
     }
 
-    /// Does the key concern the addresses at which metrics and health checks are served?
+    /// Does the key concern the addresses at which metrics, health checks or PCP are served?
     #[must_use]
-    pub fn concerns_http_address(key: &str) -> bool {
-        matches!(key, "metrics_addr" | "metrics_port" | "health_addr" | "health_port")
+    pub fn concerns_address(key: &str) -> bool {
+        ["metrics_addr", "metrics_port", "health_addr", "health_port", "pcp_listen", "pcp_port"]
+            .contains(&key)
     }
 
     /// Does the key name Weir's own certificate or private key?

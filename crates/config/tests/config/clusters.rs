@@ -58,6 +58,14 @@ fn both_formats_mean_the_same() {
 }
 
 #[test]
+fn clusters_keep_the_order_of_the_file() {
+    let ini = ini("[pgbouncer]\n[clusters]\nz = nodes='a=10.0.0.1'\nb = nodes='a=10.0.0.2'\n");
+    assert_eq!(ini.cluster_order, ["z", "b"]);
+    let toml = toml("[clusters.z]\nnodes = 'a=10.0.0.1'\n[clusters.b]\nnodes = 'a=10.0.0.2'\n");
+    assert_eq!(toml.cluster_order, ["z", "b"]);
+}
+
+#[test]
 fn a_conversion_keeps_clusters() {
     let ini = ini(INI);
     let comments =

@@ -12,6 +12,8 @@
 //! * `fleet.rs`: several Weirs that agree by etcd; `rival.rs`: two that do not
 //! * `change_right.rs`: the right to change primaries, which only one process has
 //! * `command.rs`: the operator's commands for it
+//! * `detached.rs`: the standbys that an operator has taken out of use
+//! * `checks.rs`, `numbers.rs`: counts of questions, and numbers of nodes, for the console
 //! * `orders.rs`: SQL for it
 //! * `risk.rs`: tells whether a failover by Weir may lose commits
 //! * `info.rs`: copies for the console and the metrics, EXPLAIN ROUTE
@@ -23,11 +25,14 @@ mod addresses;
 mod catalogs;
 mod change;
 mod change_right;
+mod checks;
 mod command;
+mod detached;
 pub(crate) mod discovery;
 mod fleet;
 mod info;
 mod node;
+mod numbers;
 mod orders;
 mod patroni;
 pub(crate) mod risk;
@@ -37,6 +42,7 @@ mod sampling;
 mod state;
 mod tail;
 
+pub use self::checks::Checks;
 pub use self::fleet::info::{FleetInfo, MemberInfo};
 pub use self::info::{ClusterInfo, Judgement, NodeInfo};
 
@@ -60,7 +66,7 @@ use engine::{
     pool::{Outage, OutageKind, Pool},
     routing::readers::Readers,
     settings::{Primary, Target},
-    switches::{Fitness, PrimaryState},
+    switches::PrimaryState,
 };
 use tokio::{
     sync::{Notify, mpsc},
@@ -90,6 +96,8 @@ pub(crate) struct Clusters {
     right: Arc<ChangeRight>,
     /// The clusters without etcd for which an operator has said FAILOVER PAUSE.
     paused: Mutex<BTreeSet<String>>,
+    detached: detached::Detached,
+    numbers: Mutex<numbers::Numbers>,
 }
 
 impl Clusters {
@@ -148,6 +156,8 @@ struct Watched {
     clients: Vec<Mutex<Option<Arc<Client>>>>,
     /// For each node: its name, if its host is one.
     names: Vec<Mutex<addresses::Name>>,
+    /// For each node: the facts that only the console shows.
+    records: Vec<Mutex<checks::Record>>,
     /// The nodes, as workers see them.
     readers: Arc<Readers>,
     samples: Mutex<Samples>,
@@ -198,6 +208,11 @@ impl Watched {
         };
         let nodes_asked_at =
             known.filter(has_same_source).and_then(|own| *lock(&own.nodes_asked_at));
+        let record = |node: &Node| {
+            let kept = known.and_then(|own| own.records.get(usize::from(own.node_like(node)?.0)));
+            Mutex::new(kept.map_or_else(|| checks::Record::new(now), |record| lock(record).clone()))
+        };
+        let records = configured.nodes.iter().map(record).collect();
         let known =
             known.filter(|own| Node::are_same_servers(&own.configured.nodes, &configured.nodes));
         Self {
@@ -208,6 +223,7 @@ impl Watched {
             wakes: configured.nodes.iter().map(|_| Notify::new()).collect(),
             clients: configured.nodes.iter().map(|_| Mutex::default()).collect(),
             names: configured.nodes.iter().map(|_| Mutex::default()).collect(),
+            records,
             readers: Arc::new(Readers::of(configured)),
             samples: Mutex::new(Samples::new(configured.nodes.len())),
             known: Mutex::default(),
@@ -266,16 +282,7 @@ impl Watched {
 
     /// Tells the pools which nodes can be read.
     fn tell_readable(&self, controller: &Controller) {
-        let fitness = |node| match lock(&self.cluster).verdict(node) {
-            // While there is no primary, freshness decides which reads may go there.
-            Verdict::Readable | Verdict::Unfit(Reason::NoPrimary) => Fitness::Readable,
-            Verdict::Down(Reason::Silent) => Fitness::Silent,
-            Verdict::Unknown(_)
-            | Verdict::Writable
-            | Verdict::Unfit(_)
-            | Verdict::FalsePrimary(_)
-            | Verdict::Down(_) => Fitness::Unfit,
-        };
+        let fitness = |node| info::fitness(lock(&self.cluster).verdict(node));
         let nodes = self.readers.all().map(|(node, _)| fitness(NodeId(node.0))).collect();
         let shared = &controller.0.shared;
         let _ = shared.hub.switch(|switches| {
@@ -312,8 +319,10 @@ struct Answer {
 pub(crate) async fn keep(controller: Controller) {
     let mut tasks: BTreeMap<String, JoinSet<()>> = BTreeMap::new();
     let clusters = &controller.0.clusters;
+    clusters.detached.load(&controller.config().global);
     loop {
         let config = controller.config();
+        lock(&clusters.numbers).follow(&config);
         // While Weir changes the primary, a new configuration waits.
         let retires = |name: &str| {
             let known = lock(&clusters.watched).get(name).cloned();
@@ -365,6 +374,7 @@ fn start(
         switches.forget_stranger(name, configured);
         Ok::<(), ()>(())
     });
+    watched.mark_detached(&controller.0.clusters.detached);
     watched.tell_readable(controller);
     let mut tasks = JoinSet::new();
     let (answers_in, answers) = mpsc::unbounded_channel();
@@ -411,12 +421,8 @@ async fn judge(
                 cluster.learn_replication(node, replication, asked_at);
             }
             cluster.learn(node, fact, asked_at);
-            let changes = cluster.judge(controller.now());
+            let changes = judged(&controller, &watched, &mut cluster);
             let is_another = cluster.primary() == Ok(node) && cluster.last_start() != before;
-            lock(&watched.samples).follow(&changes, &watched.readers);
-            for (at, pause) in watched.pauses.iter().enumerate() {
-                pause.store(cluster.pause(NodeId(at as u16)), Ordering::Relaxed);
-            }
             (changes, has_moved && is_another)
         };
         if is_another {
@@ -428,6 +434,16 @@ async fn judge(
         }
         tell_risk(&watched, &mut told);
     }
+}
+
+/// Judges all nodes. The caller acts on the changes before it waits for anything else.
+fn judged(controller: &Controller, watched: &Watched, cluster: &mut Cluster) -> Vec<Change> {
+    let changes = cluster.judge(controller.now());
+    lock(&watched.samples).follow(&changes, &watched.readers);
+    for (at, pause) in watched.pauses.iter().enumerate() {
+        pause.store(cluster.pause(NodeId(at as u16)), Ordering::Relaxed);
+    }
+    changes
 }
 
 /// Writes to the log why a failover may lose commits, when that has changed. `told`: the last line.
@@ -463,7 +479,9 @@ fn act(controller: &Controller, watched: &Arc<Watched>, change: Change) {
     let state = known.get_or_insert_default();
     match change {
         Change::Verdict { node, verdict } => {
-            let node = &nodes[usize::from(node.0)];
+            let at = usize::from(node.0);
+            lock(&watched.records[at]).changed_at = controller.now();
+            let node = &nodes[at];
             let why = verdict.reason().map_or_else(String::new, |why| format!(": {why}"));
             log!("cluster {name}: node {node} is {}{why}", verdict.word());
             if matches!(verdict, Verdict::FalsePrimary(_)) {

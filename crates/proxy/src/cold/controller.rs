@@ -37,7 +37,7 @@ use crate::{
     cold::{
         cluster::Clusters,
         dns::{Dns, names::NamesInfo},
-        http::doors::Doors,
+        doors::Doors,
         passwords::Passwords,
         service::Notifier,
     },
@@ -160,7 +160,7 @@ pub(crate) struct Control {
     pub(crate) dns: Dns,
     /// The last reload.
     pub(crate) reload: Mutex<ReloadResult>,
-    /// The addresses at which HTTP is served.
+    /// The addresses of HTTP and PCP.
     pub(crate) doors: Doors,
     pub(crate) clusters: Clusters,
     pub(crate) passwords: Passwords,

@@ -1,18 +1,25 @@
-//! The addresses at which HTTP is served. A reload moves them, and an online restart closes them
-//! before the new process opens its own.
+//! The addresses of services that have a port of their own: HTTP and PCP. A reload moves them, and an
+//! online restart closes them before the new process opens its own.
 //!
 //! A port that is in use is tried again at the next reload, not earlier. Otherwise Weir would get the
 //! port of another program while that program is restarted.
+
+mod connections;
+
+pub(super) use self::connections::Connections;
 
 use std::{
     fmt::Display,
     io,
     net::SocketAddr,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use config::{Global, in_words};
+use config::{Config, Global, in_words};
 use tokio::{
     net::TcpListener,
     sync::{Mutex, Notify, watch},
@@ -24,26 +31,31 @@ use crate::{cold::listen, log, warning};
 
 /// Connections the kernel may hold that are not accepted yet.
 const BACKLOG: u32 = 16;
+/// The pause when nothing can be accepted, say for lack of descriptors.
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// A reload waits so long until new addresses have been tried. Names may have to be looked up.
 const TRIAL_TIME: Duration = Duration::from_secs(10);
 
-/// A set of pages with addresses of its own.
+/// A service with addresses of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     /// Metrics and health checks.
     Metrics,
     /// Health checks.
     Health,
+    /// The tools of Pgpool-II.
+    Pcp,
 }
 
 impl Service {
-    pub(crate) const ALL: [Self; 2] = [Self::Metrics, Self::Health];
+    pub(crate) const ALL: [Self; 3] = [Self::Metrics, Self::Health, Self::Pcp];
 
     /// Returns the keys of its addresses and its port.
     pub(crate) fn keys(self) -> (&'static str, &'static str) {
         match self {
             Self::Metrics => ("metrics_addr", "metrics_port"),
             Self::Health => ("health_addr", "health_port"),
+            Self::Pcp => ("pcp_listen", "pcp_port"),
         }
     }
 
@@ -52,6 +64,7 @@ impl Service {
         match self {
             Self::Metrics => (&global.metrics_addr, global.metrics_port),
             Self::Health => (&global.health_addr, global.health_port),
+            Self::Pcp => (&global.pcp_listen, global.pcp_port),
         }
     }
 
@@ -59,28 +72,30 @@ impl Service {
         match self {
             Self::Metrics => "metrics",
             Self::Health => "health checks",
+            Self::Pcp => "PCP",
         }
     }
 
-    /// Returns the first of its pages.
-    fn page(self) -> &'static str {
+    /// Returns where it is found at this address: the first of its pages, if it has any.
+    fn place(self, address: SocketAddr) -> String {
         match self {
-            Self::Metrics => "/metrics",
-            Self::Health => "/health/ready",
+            Self::Metrics => format!("http://{address}/metrics"),
+            Self::Health => format!("http://{address}/health/ready"),
+            Self::Pcp => address.to_string(),
         }
     }
 }
 
 /// The addresses and the port that the configuration asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+struct Wanted {
     addresses: Vec<String>,
     /// 0 = none.
     port: u16,
 }
 
 impl Wanted {
-    pub(crate) fn of(service: Service, global: &Global) -> Self {
+    fn of(service: Service, global: &Global) -> Self {
         let (addresses, port) = service.values(global);
         Self { addresses: addresses.to_vec(), port }
     }
@@ -109,8 +124,12 @@ impl Default for Doors {
 }
 
 impl Doors {
-    pub(super) fn all(&self) -> &[Door; Service::ALL.len()] {
+    fn all(&self) -> &[Door; Service::ALL.len()] {
         &self.0
+    }
+
+    pub(super) fn of(&self, service: Service) -> &Door {
+        &self.0[service as usize]
     }
 
     /// The configuration may ask for others now.
@@ -122,10 +141,10 @@ impl Doors {
     /// Waits until they have been tried. Addresses that could not be opened at the start are not
     /// reported until the configuration asks for others.
     pub(crate) async fn faults(&self) -> Vec<String> {
-        let [first, second] = self.all();
-        let faults =
-            tokio::join!(first.faults_within(TRIAL_TIME), second.faults_within(TRIAL_TIME));
-        [faults.0, faults.1].concat()
+        let [first, second, third] =
+            self.all().each_ref().map(|door| door.faults_within(TRIAL_TIME));
+        let faults = tokio::join!(first, second, third);
+        [faults.0, faults.1, faults.2].concat()
     }
 
     /// Closes all for good. When it returns, another process can open the same.
@@ -136,15 +155,38 @@ impl Doors {
     }
 }
 
+/// Opens the addresses of a service wherever the present configuration asks for it, for ever. `accept`
+/// serves one listener.
+pub(super) async fn keep<F>(
+    doors: &Doors,
+    service: Service,
+    config: impl Fn() -> Arc<Config>,
+    accept: impl Fn(TcpListener) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let door = doors.of(service);
+    loop {
+        let changes = door.changes();
+        let config = config();
+        let wanted = Wanted::of(service, &config.global);
+        for other in doors.all().iter().filter(|other| other.service != service) {
+            other.leave(&Wanted::of(other.service, &config.global), &wanted).await;
+        }
+        door.open((wanted, changes), &accept).await;
+        door.changed().await;
+    }
+}
+
 /// The addresses of one service.
 #[derive(Debug)]
 pub(super) struct Door {
-    pub(super) service: Service,
+    service: Service,
     open: Mutex<Open>,
     changed: Notify,
     /// The number of changes.
     changes: AtomicU64,
-    /// The last attempt to open what is wanted; `None` if this process serves nothing over HTTP.
+    /// The last attempt to open what is wanted; `None` if this process does not have the service.
     tried: watch::Sender<Option<Trial>>,
 }
 
@@ -188,11 +230,11 @@ impl Door {
     }
 
     /// Returns when [`Door::change`] has been called since the last time.
-    pub(super) async fn changed(&self) {
+    async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    pub(super) fn changes(&self) -> u64 {
+    fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
@@ -209,7 +251,7 @@ impl Door {
     }
 
     /// Closes a port that is wanted for another service, and not here any more.
-    pub(super) async fn leave(&self, wanted: &Wanted, others: &Wanted) {
+    async fn leave(&self, wanted: &Wanted, others: &Wanted) {
         let mut open = self.open.lock().await;
         let is_taken = open.asked.as_ref().is_some_and(|asked| asked.port == others.port);
         if is_taken && !open.is_settled(wanted) {
@@ -218,11 +260,8 @@ impl Door {
     }
 
     /// Opens what is wanted after so many changes. `accept` serves one listener, for ever.
-    pub(super) async fn open<F>(
-        &self,
-        (wanted, changes): (Wanted, u64),
-        accept: impl Fn(TcpListener) -> F,
-    ) where
+    async fn open<F>(&self, (wanted, changes): (Wanted, u64), accept: impl Fn(TcpListener) -> F)
+    where
         F: Future<Output = ()> + Send + 'static,
     {
         self.tried.send_if_modified(|trial| {
@@ -256,7 +295,7 @@ impl Door {
         for address in resolved {
             match address.and_then(|address| Ok((address, bind(service, address)?))) {
                 Ok((address, listener)) => {
-                    log!("serving {name} on http://{address}{}", service.page());
+                    log!("serving {name} on {}", service.place(address));
                     open.tasks.spawn(accept(listener));
                 }
                 Err(fault) => {

@@ -1,13 +1,9 @@
 //! Metrics and health checks over HTTP.
 //!
-//! * `doors.rs`: the addresses
-//! * `connections.rs`: how many connections there may be
 //! * `page.rs`: the texts, of which at most one a second is made
 //!
 //! **Invariant:** a scrape costs a worker one letter a second at most, however many there are.
 
-mod connections;
-pub(crate) mod doors;
 mod page;
 
 use std::{
@@ -33,13 +29,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use self::page::Pages;
 pub use self::page::{Exposition, MetricsPage};
-use self::{
-    connections::Connections,
-    doors::{Door, Service, Wanted},
-    page::Pages,
+use crate::cold::{
+    controller::Controller,
+    doors::{self, ACCEPT_PAUSE, Connections, Service},
 };
-use crate::cold::controller::Controller;
 
 /// The maximum time of a connection from accept to its end.
 const CONNECTION_TIME: Duration = Duration::from_secs(10);
@@ -48,8 +43,6 @@ const HEAD_TIME: Duration = Duration::from_secs(5);
 /// The longest head of a request.
 const HEAD_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
-/// The pause when nothing can be accepted, say for lack of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS_PATHS: &str = "/metrics: metrics for Prometheus (docs/metrics.md)\n";
@@ -70,22 +63,15 @@ struct Server {
 pub(crate) async fn keep(controller: Controller, page: MetricsPage) {
     let pages = Pages::new(page);
     let server = Arc::new(Server { controller, pages });
-    let [metrics, health] = server.controller.0.doors.all();
-    tokio::join!(keep_door(metrics, health, &server), keep_door(health, metrics, &server));
-}
-
-async fn keep_door(door: &Door, other: &Door, server: &Arc<Server>) {
-    let connections = Arc::new(Connections::default());
-    loop {
-        let changes = door.changes();
-        let config = server.controller.config();
-        let [wanted, others] = [door, other].map(|door| Wanted::of(door.service, &config.global));
-        other.leave(&others, &wanted).await;
+    let keep = |service| {
+        let connections = Arc::new(Connections::default());
+        let server = &server;
         let accept =
-            |listener| accept(listener, door.service, Arc::clone(&connections), Arc::clone(server));
-        door.open((wanted, changes), accept).await;
-        door.changed().await;
-    }
+            move |listener| accept(listener, service, Arc::clone(&connections), Arc::clone(server));
+        let controller = &server.controller;
+        doors::keep(&controller.0.doors, service, || controller.config(), accept)
+    };
+    tokio::join!(keep(Service::Metrics), keep(Service::Health));
 }
 
 /// Each service has connections of its own, so that slow readers of metrics keep no check out.

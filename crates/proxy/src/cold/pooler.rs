@@ -27,6 +27,7 @@ use crate::{
         controller::{Controller, Shutdown},
         http::MetricsPage,
         listen::ListenError,
+        pcp::PcpHandler,
         takeover::receive::Handover,
     },
     exchange::requests::ConsoleRequest,
@@ -52,6 +53,8 @@ pub struct StartOptions {
     pub console: Option<ConsoleHandler>,
     /// The metrics page. Without it, no HTTP is served.
     pub metrics: Option<MetricsPage>,
+    /// Serves the tools of Pgpool-II. Without it, PCP is not served.
+    pub pcp: Option<PcpHandler>,
     /// TLS contexts made by a user who may read the keys; `None` = they are made at the start.
     pub tls: Option<TlsContexts>,
     /// The service manager's sockets, and the messages that it expects.
@@ -69,6 +72,7 @@ impl Default for StartOptions {
             signals: true,
             console: None,
             metrics: None,
+            pcp: None,
             tls: None,
             service: Service::default(),
             handover: None,

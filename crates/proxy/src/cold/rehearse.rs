@@ -12,8 +12,8 @@ use std::{
 use config::{Config, Global, in_words};
 
 use super::{
+    doors::Service,
     files,
-    http::doors::Service,
     listen::{self, ListenError, unix_address},
 };
 use crate::log;

@@ -101,7 +101,7 @@ impl Controller {
         &self,
         reloaded: Result<Vec<String>, ReloadError>,
     ) -> Result<Vec<String>, ReloadError> {
-        let faults = self.http_faults().await;
+        let faults = self.address_faults().await;
         let reloaded = match reloaded {
             Ok(_) if !faults.is_empty() => Err(ReloadError::Partly(faults)),
             Err(ReloadError::Partly(kept)) => {
@@ -121,9 +121,9 @@ impl Controller {
         reloaded
     }
 
-    /// Waits until the addresses for metrics and health checks have been tried. Returns why some
-    /// cannot be served.
-    pub async fn http_faults(&self) -> Vec<String> {
+    /// Waits until the addresses for metrics, health checks and PCP have been tried. Returns why
+    /// some cannot be served.
+    pub async fn address_faults(&self) -> Vec<String> {
         self.0.doors.faults().await
     }
 

@@ -96,16 +96,19 @@ impl Controller {
         let Some(name) = database_row.cluster.clone() else {
             return Err(format!("database {database} belongs to no cluster"));
         };
-        let watched = lock(&self.0.clusters.watched).get(&name).cloned();
-        let watched = watched.ok_or_else(|| format!("cluster {name} is not watched yet"))?;
-        let nodes = &watched.configured.nodes;
-        let Some(at) = nodes.iter().position(|node| node.name == to) else {
-            let names: Vec<_> = nodes.iter().map(|node| node.name.as_str()).collect();
-            return Err(format!("cluster {name} has no node {to}: it has {}", names.join(", ")));
-        };
+        self.promote(&name, to).await
+    }
+
+    /// Makes the node `to` the primary of its cluster.
+    ///
+    /// # Errors
+    /// Why it is refused or has failed, in words.
+    pub(crate) async fn promote(&self, cluster: &str, to: &str) -> Result<(), String> {
+        let watched = self.watched(cluster)?;
+        let to = watched.node_called(to)?;
         // The console's client may leave, and the switchover goes on.
         let controller = self.clone();
-        let work = async move { planned(&controller, &watched, NodeId(at as u16)).await };
+        let work = async move { planned(&controller, &watched, to).await };
         tokio::spawn(work).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 }

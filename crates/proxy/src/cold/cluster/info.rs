@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ::cluster::{Failover, NodeId, Role};
+use ::cluster::{Failover, NodeId, Reason, Role, Verdict};
 use config::FailoverKind;
 use engine::routing::{
     Place,
@@ -12,6 +12,9 @@ use engine::routing::{
     why::{Why, judged},
 };
 use engine::settings::PoolKey;
+use engine::{ids::Micros, switches::Fitness};
+
+use super::checks::Checks;
 
 use super::FleetInfo;
 use crate::{cold::controller::Controller, exchange::hub::lock};
@@ -63,6 +66,17 @@ pub struct NodeInfo {
     pub wal: String,
     /// Bytes of WAL that it is behind the primary; none without a primary.
     pub lag_bytes: Option<u64>,
+    /// Its number among the nodes of all clusters.
+    pub number: u32,
+    /// Its share of the reads; 0 = none.
+    pub weight: u16,
+    /// Does Weir send transactions or reads to it?
+    pub is_used: bool,
+    /// When its verdict changed last.
+    pub changed_at: Micros,
+    pub checks: Checks,
+    /// `state` and `sync_state` of its WAL sender at the primary; empty if it has none.
+    pub replication: (String, String),
 }
 
 /// The word of a judge about a text.
@@ -83,13 +97,19 @@ impl Controller {
     #[must_use]
     pub fn clusters(&self) -> Vec<ClusterInfo> {
         let watched: Vec<_> = lock(&self.0.clusters.watched).values().cloned().collect();
+        let config = self.config();
+        let mut numbers = lock(&self.0.clusters.numbers);
+        numbers.follow(&config);
         let info = |own: &Arc<super::Watched>| {
             let cluster = lock(&own.cluster);
+            let records: Vec<_> = own.records.iter().map(|record| lock(record).clone()).collect();
             let primary = cluster.primary().ok();
             let newest = primary.and_then(|node| cluster.sample(node)).map(|sample| sample.wal.0);
             let node = |(at, node): (usize, &config::Node)| {
                 let id = NodeId(at as u16);
                 let (sample, verdict) = (cluster.sample(id), cluster.verdict(id));
+                let record = &records[at];
+                let sender = primary.and_then(|at| record.sender(&records[usize::from(at.0)]));
                 NodeInfo {
                     name: node.name.clone(),
                     host: node.host.to_string(),
@@ -113,6 +133,14 @@ impl Controller {
                     lag_bytes: newest
                         .zip(sample)
                         .map(|(newest, sample)| newest.saturating_sub(sample.wal.0)),
+                    number: numbers.of(&own.name, &node.name),
+                    weight: node.weight,
+                    is_used: *verdict == Verdict::Writable || fitness(verdict) == Fitness::Readable,
+                    changed_at: record.changed_at,
+                    checks: record.checks,
+                    replication: sender.map_or_else(Default::default, |sender| {
+                        (sender.state.clone(), sender.sync_state.clone())
+                    }),
                 }
             };
             let nodes = &own.configured.nodes;
@@ -136,6 +164,20 @@ impl Controller {
             }
         };
         watched.iter().map(info).collect()
+    }
+}
+
+/// Returns the use of a node for reads.
+pub(super) fn fitness(verdict: &Verdict) -> Fitness {
+    match verdict {
+        // While there is no primary, freshness decides which reads may go there.
+        Verdict::Readable | Verdict::Unfit(Reason::NoPrimary) => Fitness::Readable,
+        Verdict::Down(Reason::Silent) => Fitness::Silent,
+        Verdict::Unknown(_)
+        | Verdict::Writable
+        | Verdict::Unfit(_)
+        | Verdict::FalsePrimary(_)
+        | Verdict::Down(_) => Fitness::Unfit,
     }
 }
 

@@ -67,8 +67,11 @@ pub(super) async fn keep(
         let asked_at = controller.now();
         adopt_next(&controller, &watched, at, &mut kept);
         let question = ask(&controller, &watched, at, (&mut kept, failures));
-        let (fact, replication) = match timeout(patience, question).await {
-            Ok(Ok(State { sample, replication })) => (Fact::Seen(sample), Some(replication)),
+        let answer = timeout(patience, question).await;
+        let state = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok());
+        lock(&watched.records[at]).note(state, asked_at, controller.now());
+        let (fact, replication) = match answer {
+            Ok(Ok(State { sample, replication, .. })) => (Fact::Seen(sample), Some(replication)),
             Ok(Err(fact)) => (fact, None),
             Err(_) => {
                 lose(&watched, at, &mut kept);

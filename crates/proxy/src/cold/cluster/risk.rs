@@ -31,7 +31,7 @@ pub fn risk_of(
         let row = answers.iter().find(|answer| answer.0 == at).map(|answer| &answer.1);
         let state = row.and_then(|row| State::of(|column| row.get(column)?.as_deref()));
         match state {
-            Some(State { sample, replication }) => {
+            Some(State { sample, replication, .. }) => {
                 cluster.learn_replication(node, replication, 1);
                 cluster.learn(node, Fact::Seen(sample), 1);
             }

@@ -4,8 +4,8 @@ use ::cluster::{Lsn, Receiver, Replication, Role, Sample};
 
 /// One row: system identifier, is it in recovery, name of the present WAL file, position in the
 /// WAL, timelines of the control file, timeline of a streaming WAL receiver, received WAL; for
-/// [`Replication`] the settings of synchronous commits, the times when settings were read, names of
-/// WAL senders, the connection string of a streaming WAL receiver, and its name without one; and when
+/// [`Replication`] the settings of synchronous commits, the times when settings were read, WAL senders
+/// (name, `state` and `sync_state` of each), the connection string of a streaming WAL receiver, and its name without one; and when
 /// PostgreSQL was started.
 ///
 /// The control file has the timeline of the last checkpoint, which may be older than the promotion;
@@ -19,8 +19,8 @@ pub(crate) const QUESTION: &str = "SELECT s.system_identifier, r.recovery, \
     pg_catalog.current_setting('synchronous_standby_names'), \
     pg_catalog.current_setting('synchronous_commit'), \
     pg_catalog.concat(pg_catalog.pg_postmaster_start_time(), pg_catalog.pg_conf_load_time()), \
-    (SELECT pg_catalog.string_agg(application_name, pg_catalog.chr(10)) FROM \
-    pg_catalog.pg_stat_replication), w.conninfo, pg_catalog.current_setting('cluster_name'), \
+    (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(pg_catalog.chr(9), application_name, state, \
+    sync_state), pg_catalog.chr(10)) FROM pg_catalog.pg_stat_replication), w.conninfo, pg_catalog.current_setting('cluster_name'), \
     (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::pg_catalog.int8 FROM \
     (SELECT pg_catalog.pg_is_in_recovery() AS recovery) r CROSS JOIN \
     pg_catalog.pg_control_system() s CROSS JOIN pg_catalog.pg_control_checkpoint() c \
@@ -32,6 +32,24 @@ pub(crate) const QUESTION: &str = "SELECT s.system_identifier, r.recovery, \
 pub(crate) struct State {
     pub(crate) sample: Sample,
     pub(crate) replication: Replication,
+    pub(super) senders: Vec<Sender>,
+}
+
+/// A WAL sender, as `pg_stat_replication` shows it. Without `pg_monitor`, it shows the name only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sender {
+    pub(super) name: String,
+    pub(super) state: String,
+    pub(super) sync_state: String,
+}
+
+impl Sender {
+    /// PostgreSQL allows no control characters in `application_name`.
+    fn of(line: &str) -> Self {
+        let mut words = line.split('\t').map(str::to_owned);
+        let mut word = || words.next().unwrap_or_default();
+        Self { name: word(), state: word(), sync_state: word() }
+    }
 }
 
 /// The digits of a timeline in the name of a WAL file.
@@ -60,16 +78,17 @@ impl State {
             Role::Standby(_) => column(7).and_then(Lsn::parse).unwrap_or_default(),
         };
         let text = |at: usize| column(at).unwrap_or_default().to_owned();
+        let senders: Vec<_> = column(11).unwrap_or_default().lines().map(Sender::of).collect();
         let replication = Replication {
             names: text(8),
             level: text(9),
             loaded: text(10),
-            senders: column(11).unwrap_or_default().lines().map(str::to_owned).collect(),
+            senders: senders.iter().map(|sender| sender.name.clone()).collect(),
             receiver: column(12).map(|source| receiver_name(source, &text(13))),
         };
         let started = column(14)?.parse().ok()?;
         let sample = Sample { system, started, timeline, role, wal, received };
-        Some(Self { sample, replication })
+        Some(Self { sample, replication, senders })
     }
 }
 

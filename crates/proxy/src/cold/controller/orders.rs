@@ -53,6 +53,21 @@ pub enum Order {
         database: String,
         node: String,
     },
+    /// Makes a node the primary of its cluster. Complete when it is.
+    Promote {
+        cluster: String,
+        node: String,
+    },
+    /// Takes a standby out of use.
+    Detach {
+        cluster: String,
+        node: String,
+    },
+    /// Ends this.
+    Attach {
+        cluster: String,
+        node: String,
+    },
 }
 
 /// Why an order is refused.
@@ -74,8 +89,9 @@ pub enum OrderError {
     PausedDatabases,
     #[error("client not found")]
     NoClient,
+    /// An order about a node of a cluster.
     #[error("{0}")]
-    Cluster(String),
+    Node(String),
     /// A RESUME has ended the state that was waited for.
     #[error("RESUME came before this order was carried out")]
     Undone,
@@ -118,16 +134,25 @@ impl Controller {
             }
             Order::Enable(database) => self.enable(&database),
             Order::FailoverPause(cluster) => {
-                self.pause_failovers(cluster.as_deref(), true).await.map_err(OrderError::Cluster)
+                self.pause_failovers(cluster.as_deref(), true).await.map_err(OrderError::Node)
             }
             Order::FailoverResume(cluster) => {
-                self.pause_failovers(cluster.as_deref(), false).await.map_err(OrderError::Cluster)
+                self.pause_failovers(cluster.as_deref(), false).await.map_err(OrderError::Node)
             }
             Order::FailoverForget(member) => {
-                self.forget_member(&member).await.map_err(OrderError::Cluster)
+                self.forget_member(&member).await.map_err(OrderError::Node)
             }
             Order::Switchover { database, node } => {
-                self.switch_over(&database, &node).await.map_err(OrderError::Cluster)
+                self.switch_over(&database, &node).await.map_err(OrderError::Node)
+            }
+            Order::Promote { cluster, node } => {
+                self.promote(&cluster, &node).await.map_err(OrderError::Node)
+            }
+            Order::Detach { cluster, node } => {
+                self.set_detached(&cluster, &node, true).await.map_err(OrderError::Node)
+            }
+            Order::Attach { cluster, node } => {
+                self.set_detached(&cluster, &node, false).await.map_err(OrderError::Node)
             }
         }
     }
@@ -153,7 +178,10 @@ impl Controller {
             | Order::FailoverPause(_)
             | Order::FailoverResume(_)
             | Order::FailoverForget(_)
-            | Order::Switchover { .. } => Ok(()),
+            | Order::Switchover { .. }
+            | Order::Promote { .. }
+            | Order::Detach { .. }
+            | Order::Attach { .. } => Ok(()),
         }
     }
 

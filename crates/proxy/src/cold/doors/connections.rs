@@ -1,7 +1,7 @@
-//! The open HTTP connections: few, and none for long.
+//! The open connections of a service: few, and none for long.
 //!
-//! A connection is good for one request. If there are too many, the oldest connection without a request
-//! is closed. So idle connections cannot keep a scraper out.
+//! If there are too many, the oldest connection that has not shown its purpose is closed: one without a
+//! whole HTTP request, or without a login for PCP. So idle connections keep nobody out.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ const CONNECTIONS_MAX: usize = 32;
 
 /// Oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Connections(Mutex<VecDeque<Connection>>);
+pub(in crate::cold) struct Connections(Mutex<VecDeque<Connection>>);
 
 #[derive(Debug)]
 struct Connection {
@@ -28,8 +28,11 @@ struct Connection {
 
 impl Connections {
     /// Admits one more, if need be in the place of another: `spawn` starts its task, which tells by
-    /// the flag that a whole request has come. Returns `false` if there is no room.
-    pub(super) fn admit(&self, spawn: impl FnOnce(Arc<AtomicBool>) -> AbortHandle) -> bool {
+    /// the flag that the connection has shown its purpose. Returns `false` if there is no room.
+    pub(in crate::cold) fn admit(
+        &self,
+        spawn: impl FnOnce(Arc<AtomicBool>) -> AbortHandle,
+    ) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|connection| !connection.task.is_finished());
         if all.len() >= CONNECTIONS_MAX {

@@ -25,6 +25,7 @@ use crate::{
         controller::{Controller, Shutdown, orders::OrderError},
         http::{self, MetricsPage},
         passwords::renew,
+        pcp::{self, PcpHandler},
         recorder, resolve,
         takeover::give,
     },
@@ -51,6 +52,7 @@ pub(super) struct Cold {
     pub(super) signals: Option<OwnedFd>,
     pub(super) console: Option<ConsoleHandler>,
     pub(super) metrics: Option<MetricsPage>,
+    pub(super) pcp: Option<PcpHandler>,
 }
 
 impl Cold {
@@ -86,6 +88,8 @@ impl Cold {
         let passwords = tokio::spawn(renew::keep(self.controller.clone()));
         let metrics = self.metrics.take();
         let http = metrics.map(|page| tokio::spawn(http::keep(self.controller.clone(), page)));
+        let pcp = self.pcp.take();
+        let pcp = pcp.map(|handler| tokio::spawn(pcp::keep(self.controller.clone(), handler)));
         let mut drain = None;
         let mut explained: Option<task::JoinHandle<()>> = None;
         let exit = loop {
@@ -120,7 +124,7 @@ impl Cold {
         zones.abort();
         clusters.abort();
         passwords.abort();
-        for task in http.into_iter().chain(explained) {
+        for task in http.into_iter().chain(pcp).chain(explained) {
             task.abort();
         }
         exit

@@ -20,8 +20,8 @@ use crate::{
         cluster::Clusters,
         controller::{Control, Controller, ReloadResult},
         dns::Dns,
+        doors::Doors,
         files, handshake,
-        http::doors::Doors,
         listen::{self, ListenError},
         passwords::Passwords,
         service::Service,
@@ -132,6 +132,7 @@ pub(super) fn start(
         signals,
         console: options.console,
         metrics: options.metrics,
+        pcp: options.pcp,
     };
     for (at, queue) in queues.into_iter().enumerate() {
         let ended = controller.0.ended.subscribe();

@@ -47,16 +47,8 @@ impl Fleet {
 }
 
 impl Controller {
-    /// Returns the watched clusters, or the one of this name.
-    fn watched(&self, cluster: Option<&str>) -> Result<Vec<Arc<Watched>>, String> {
-        let all = lock(&self.0.clusters.watched);
-        match cluster {
-            None => Ok(all.values().cloned().collect()),
-            Some(name) => match all.get(name) {
-                Some(one) => Ok(vec![Arc::clone(one)]),
-                None => Err(format!("no such cluster: {name}")),
-            },
-        }
+    fn all_watched(&self) -> Vec<Arc<Watched>> {
+        lock(&self.0.clusters.watched).values().cloned().collect()
     }
 
     /// Carries out FAILOVER PAUSE or RESUME, for one cluster or for all that have `failover = own`.
@@ -68,7 +60,10 @@ impl Controller {
         cluster: Option<&str>,
         is_paused: bool,
     ) -> Result<(), String> {
-        let mut watched = self.watched(cluster)?;
+        let mut watched = match cluster {
+            Some(name) => vec![self.watched(name)?],
+            None => self.all_watched(),
+        };
         watched.retain(|own| own.configured.failover == FailoverKind::Own);
         if watched.is_empty() {
             return Err("no such cluster has failover = own".to_owned());
@@ -102,7 +97,7 @@ impl Controller {
     /// When the member is unknown or takes part, or etcd does not have the order in time.
     pub(crate) async fn forget_member(&self, member: &str) -> Result<(), String> {
         let mut is_known = false;
-        for own in self.watched(None)? {
+        for own in self.all_watched() {
             if let Some(fleet) = &own.fleet {
                 is_known |= fleet.forget(member).await?;
             }

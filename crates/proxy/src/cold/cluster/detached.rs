@@ -1,0 +1,186 @@
+//! The standbys that an operator has taken out of use (DETACH): an intent, which no fact ends. They are
+//! kept in a file beside the pidfile, so that they hold for the next process as well.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use ::cluster::NodeId;
+use config::{Global, in_words};
+
+use super::{Watched, act, judged};
+use crate::{cold::controller::Controller, exchange::hub::lock, warning};
+
+/// Cluster and node of each.
+type Names = BTreeSet<(String, String)>;
+
+#[derive(Debug, Default)]
+pub(super) struct Detached(Mutex<Names>);
+
+impl Detached {
+    pub(super) fn contains(&self, cluster: &str, node: &str) -> bool {
+        lock(&self.0).contains(&(cluster.to_owned(), node.to_owned()))
+    }
+
+    /// Reads the file, at the start.
+    pub(super) fn load(&self, global: &Global) {
+        let Some(path) = path(global) else { return };
+        match read(&path) {
+            Ok(names) => *lock(&self.0) = names,
+            Err(error) => warning!(
+                "cannot read {}: {}; no standby is detached",
+                path.display(),
+                in_words(&error)
+            ),
+        }
+    }
+
+    /// Changes the file first, so that what is in force is in the file.
+    fn set(&self, name: (String, String), is_detached: bool, global: &Global) -> io::Result<()> {
+        let mut own = lock(&self.0);
+        let mut names = own.clone();
+        match is_detached {
+            true => names.insert(name),
+            false => names.remove(&name),
+        };
+        match path(global) {
+            Some(path) => write(&path, &names)?,
+            None => warning!(
+                "DETACH and ATTACH hold until this process ends, because pidfile is not set"
+            ),
+        }
+        *own = names;
+        Ok(())
+    }
+}
+
+/// Returns the file's path; none without a pidfile.
+fn path(global: &Global) -> Option<PathBuf> {
+    let pidfile = &global.pidfile;
+    (!pidfile.is_empty()).then(|| PathBuf::from(format!("{pidfile}.detached")))
+}
+
+fn read(path: &Path) -> io::Result<Names> {
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Names::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the file as a whole, or removes it if there is nothing to keep.
+fn write(path: &Path, names: &Names) -> io::Result<()> {
+    if names.is_empty() {
+        return match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        };
+    }
+    let new = path.with_extension("detached.new");
+    let mut file = fs::File::create(&new)?;
+    file.write_all(&serde_json::to_vec(names).map_err(io::Error::other)?)?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+impl Controller {
+    /// DETACH and ATTACH.
+    ///
+    /// # Errors
+    /// When there is no such node, it is the primary, or the file cannot be written.
+    pub(crate) async fn set_detached(
+        &self,
+        cluster: &str,
+        node: &str,
+        is_detached: bool,
+    ) -> Result<(), String> {
+        let watched = self.watched(cluster)?;
+        let id = watched.node_called(node)?;
+        {
+            let own = lock(&watched.cluster);
+            let is_primary = own.last_primary() == Some(id);
+            if is_detached && is_primary {
+                return Err(format!(
+                    "node {node} is the primary of cluster {cluster}, and a primary is not detached: \
+                     make another node the primary with SWITCHOVER first"
+                ));
+            }
+        }
+        let (controller, name) = (self.clone(), (cluster.to_owned(), node.to_owned()));
+        let kept = tokio::task::spawn_blocking(move || {
+            let global = &controller.config().global;
+            controller.0.clusters.detached.set(name, is_detached, global)
+        });
+        let kept = kept.await.map_err(|error| error.to_string())?;
+        kept.map_err(|error| format!("the file of detached nodes: {}", in_words(&error)))?;
+        // A reload may have come meanwhile.
+        let watched = self.watched(cluster)?;
+        watched.mark_detached(&self.0.clusters.detached);
+        let changes = judged(self, &watched, &mut lock(&watched.cluster));
+        changes.into_iter().for_each(|change| act(self, &watched, change));
+        Ok(())
+    }
+
+    /// Returns a cluster by its name.
+    pub(super) fn watched(&self, cluster: &str) -> Result<Arc<Watched>, String> {
+        let watched = lock(&self.0.clusters.watched).get(cluster).cloned();
+        watched.ok_or_else(|| match self.config().clusters.contains_key(cluster) {
+            true => format!("cluster {cluster} is not watched yet"),
+            false => format!("no such cluster: {cluster}"),
+        })
+    }
+}
+
+impl Watched {
+    /// Returns a node by its name.
+    pub(super) fn node_called(&self, name: &str) -> Result<NodeId, String> {
+        let nodes = &self.configured.nodes;
+        let at = nodes.iter().position(|node| node.name == name).ok_or_else(|| {
+            let names: Vec<_> = nodes.iter().map(|node| node.name.as_str()).collect();
+            format!("cluster {} has no node {name}: it has {}", self.name, names.join(", "))
+        })?;
+        Ok(NodeId(at as u16))
+    }
+
+    /// Tells the rules which nodes are detached. The next judgement follows them.
+    pub(super) fn mark_detached(&self, detached: &Detached) {
+        let mut cluster = lock(&self.cluster);
+        for (at, node) in self.configured.nodes.iter().enumerate() {
+            let is_detached = detached.contains(&self.name, &node.name);
+            cluster.set_detached(NodeId(at as u16), is_detached);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_has_what_is_detached_and_is_gone_without() {
+        let folder = std::env::temp_dir().join(format!("weir-detached-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let pidfile = folder.join("weir.pid").display().to_string();
+        let global = Global { pidfile, ..Global::default() };
+        let name = |node: &str| ("main".to_owned(), node.to_owned());
+        let first = Detached::default();
+        first.load(&global);
+        first.set(name("b"), true, &global).unwrap();
+        first.set(name("c"), true, &global).unwrap();
+        first.set(name("b"), false, &global).unwrap();
+        let second = Detached::default();
+        second.load(&global);
+        assert!(second.contains("main", "c") && !second.contains("main", "b"));
+        assert!(!second.contains("other", "c"));
+        second.set(name("c"), false, &global).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        // If it cannot be written, the intent is not in force.
+        fs::remove_dir_all(&folder).unwrap();
+        second.set(name("c"), true, &global).unwrap_err();
+        assert!(!second.contains("main", "c"));
+    }
+}
