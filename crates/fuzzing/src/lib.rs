@@ -14,6 +14,7 @@ mod cuts;
 mod hba;
 mod ledger;
 mod mutate;
+mod pcp;
 mod postgres;
 mod rng;
 mod scram;
@@ -31,6 +32,7 @@ pub use crate::console::console;
 pub use crate::hba::hba;
 pub use crate::ledger::ledger;
 pub use crate::mutate::mutate;
+pub use crate::pcp::pcp;
 pub use crate::scram::scram;
 pub use crate::server_stream::server_stream;
 pub use crate::sql::sql;
@@ -43,7 +45,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets. Each has a folder of this name in `fuzz/corpus`, and possibly one in
 /// `fuzz/regressions`.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("client_stream", client_stream),
     ("server_stream", server_stream),
     ("startup", startup),
@@ -56,5 +58,6 @@ pub const TARGETS: [Target; 13] = [
     ("toml", toml),
     ("url", url),
     ("console", console),
+    ("pcp", pcp),
     ("sql", sql),
 ];

@@ -90,6 +90,7 @@ targets!(
     toml,
     url,
     console,
+    pcp,
     sql,
 );
 
