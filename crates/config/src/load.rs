@@ -209,6 +209,9 @@ impl Config {
                 (PcpUsers::default(), vec![Mistake::in_file(&file, 0, reason)])
             }
         };
+        if self.global.pcp_port != 0 && users.0.is_empty() && odd.is_empty() {
+            self.warnings.push(self.positions.mistake("pcp_port", Reason::NoPcpUser));
+        }
         self.pcp_users = users;
         self.warnings.extend(odd);
     }

@@ -203,6 +203,8 @@ pub enum Reason {
     UserNotUtf8,
     #[error("expected NAME:MD5 or NAME:MD5:read-only, with the 32 hexadecimal digits of pg_md5")]
     PcpUser,
+    #[error("pcp_file names no user, so nobody can log in")]
+    NoPcpUser,
     #[error(
         "names a relation without its schema: a user who may set search_path for the database, or \
          create objects in it, can replace the relation"

@@ -54,6 +54,25 @@ fn auth_file_and_includes_are_read_from_disk() {
 }
 
 #[test]
+fn the_users_of_the_tools_are_read_and_a_port_without_users_is_named() {
+    let folder = Folder::new("pcp");
+    let file = folder.write("pcp.conf", &format!("admin:{}\n", "0a".repeat(16)));
+    let load = |file: &Path| {
+        let text = format!("[pgbouncer]\npcp_port = 9898\npcp_file = {}\n", file.display());
+        Config::load(&folder.write("p.ini", &text)).unwrap()
+    };
+    let warnings =
+        |config: Config| config.warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let config = load(&file);
+    assert_eq!((config.pcp_users.0.len(), &*config.pcp_users.0[0].name), (1, "admin"));
+    assert_eq!(warnings(config), Vec::<String>::new());
+    let empty = warnings(load(&folder.write("empty", "# nobody\n")));
+    assert!(empty[0].ends_with("pcp_file names no user, so nobody can log in"), "{empty:?}");
+    let gone = warnings(load(&folder.0.join("gone")));
+    assert!(gone[0].ends_with("could not open pcp_file: No such file or directory"), "{gone:?}");
+}
+
+#[test]
 fn a_missing_auth_file_keeps_users_out_and_a_missing_configuration_is_an_error() {
     let folder = Folder::new("missing");
     let gone = folder.0.join("gone");

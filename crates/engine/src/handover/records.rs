@@ -76,6 +76,8 @@ pub struct HandoverState {
     pub addresses: Vec<AddressRecord>,
     /// The clusters whose nodes were found, with these nodes in their order.
     pub clusters: Vec<(String, Vec<NodeRecord>)>,
+    /// Cluster and name of each node that an operator has detached.
+    pub detached: Vec<(String, String)>,
     /// The listening sockets belong to a service manager.
     pub managed_sockets: bool,
     /// The number of processes in a row that were killed soon after their start.

@@ -101,6 +101,17 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
+    /// `detached`: cluster and name of each node that an operator has detached in the process before an
+    /// online restart.
+    pub(crate) fn new(detached: Vec<(String, String)>) -> Self {
+        Self { detached: detached::Detached::new(detached), ..Self::default() }
+    }
+
+    /// Returns cluster and name of each node that an operator has detached.
+    pub(crate) fn detached(&self) -> Vec<(String, String)> {
+        self.detached.names()
+    }
+
     /// Wakes `keep`, which compares the configuration again.
     pub(crate) fn change(&self) {
         self.changed.notify_one();

@@ -49,13 +49,13 @@ pub fn obstacles(config: &Config) -> Vec<Obstacle> {
         let reason = format!("{}: listen_addr and unix_socket_dir are empty", ListenError::Nowhere);
         found.push(Obstacle::new("listen_addr", reason, true));
     }
-    found.extend(Service::ALL.into_iter().flat_map(|service| http(service, global)));
+    found.extend(Service::ALL.into_iter().flat_map(|service| door(service, global)));
     found.extend(descriptors(config));
     found
 }
 
-/// Returns what keeps a start from serving this over HTTP, which it does not need for its clients.
-fn http(service: Service, global: &Global) -> Vec<Obstacle> {
+/// Returns what keeps a start from serving this, which it does not need for its clients.
+fn door(service: Service, global: &Global) -> Vec<Obstacle> {
     let (addresses, port) = service.values(global);
     let (address_key, port_key) = service.keys();
     if port == 0 {
@@ -252,13 +252,13 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let metrics_port = taken.local_addr().unwrap().port();
         let global = Global { metrics_port, ..at("127.0.0.1", 0) };
-        let found = http(Service::Metrics, &global);
+        let found = door(Service::Metrics, &global);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(!found[0].stops && found[0].key == "metrics_port", "{found:?}");
         drop(taken);
-        assert_eq!(http(Service::Metrics, &global), []);
+        assert_eq!(door(Service::Metrics, &global), []);
         let global = Global { metrics_port: 0, ..global };
-        assert_eq!(http(Service::Metrics, &global), []);
+        assert_eq!(door(Service::Metrics, &global), []);
     }
 
     #[test]

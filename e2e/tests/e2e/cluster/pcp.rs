@@ -171,6 +171,23 @@ fn a_detached_standby_gets_no_reads_until_it_is_attached_core() {
 }
 
 #[test]
+fn without_a_pidfile_a_standby_stays_detached_over_an_online_restart() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let mut pooler = routing::setup(&nodes, "", "").start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    pooler.admin("DETACH main NODE b");
+    until_nodes_are(&pooler, &["writable", "unfit"]);
+    pooler.take_over();
+    let unfit = until_nodes_are(&pooler, &["writable", "unfit"]);
+    assert_eq!(unfit.column("reason")[1], "detached by an operator");
+    pooler.admin("ATTACH main NODE b");
+    until_nodes_are(&pooler, &["writable", "readable"]);
+}
+
+#[test]
 fn a_promotion_by_the_tool_is_a_switchover() {
     if !support::only_weir() {
         return;

@@ -291,6 +291,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 memberships: Vec::new(),
                 addresses: Vec::new(),
                 clusters: Vec::new(),
+                detached: Vec::new(),
                 managed_sockets: false,
                 deaths: statements.last_id as u32,
                 worker_records,
@@ -470,6 +471,7 @@ fn the_format_is_that_of_its_number() {
             "main".into(),
             vec![NodeRecord { name: "a".into(), host: "h".into(), port: 5432, weight: 1 }],
         )],
+        detached: vec![("main".into(), "b".into())],
         managed_sockets: true,
         deaths: 3,
         worker_records: vec![records],
@@ -482,7 +484,7 @@ fn the_format_is_that_of_its_number() {
         }],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (29, 807, 4_324_058_161_412_867_986));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (30, 815, 12_985_845_223_531_145_267));
 }
 
 /// FNV-1a.

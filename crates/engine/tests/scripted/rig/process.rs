@@ -52,6 +52,7 @@ impl World {
             worker_records,
             lobbies: Vec::new(),
             passwords: Vec::new(),
+            detached: Vec::new(),
         };
         let bytes = handover_state.to_bytes().expect("plain data");
         self.cede(exported);

@@ -91,6 +91,7 @@ impl World {
             worker_records,
             lobbies: Vec::new(),
             passwords: Vec::new(),
+            detached: Vec::new(),
         };
         let bytes = handover_state.to_bytes().expect("plain data");
         for (engine, exported) in self.engines.iter_mut().zip(all_exported) {

@@ -22,11 +22,19 @@ type Names = BTreeSet<(String, String)>;
 pub(super) struct Detached(Mutex<Names>);
 
 impl Detached {
+    pub(super) fn new(names: Vec<(String, String)>) -> Self {
+        Self(Mutex::new(names.into_iter().collect()))
+    }
+
+    pub(super) fn names(&self) -> Vec<(String, String)> {
+        lock(&self.0).iter().cloned().collect()
+    }
+
     pub(super) fn contains(&self, cluster: &str, node: &str) -> bool {
         lock(&self.0).contains(&(cluster.to_owned(), node.to_owned()))
     }
 
-    /// Reads the file, at the start.
+    /// Reads the file, if there is a pidfile. It may be newer than what another process has handed over.
     pub(super) fn load(&self, global: &Global) {
         let Some(path) = path(global) else { return };
         match read(&path) {
@@ -49,9 +57,9 @@ impl Detached {
         };
         match path(global) {
             Some(path) => write(&path, &names)?,
-            None => warning!(
-                "DETACH and ATTACH hold until this process ends, because pidfile is not set"
-            ),
+            None => {
+                warning!("DETACH and ATTACH do not hold over a restart, because pidfile is not set")
+            }
         }
         *own = names;
         Ok(())
@@ -111,6 +119,13 @@ impl Controller {
             }
         }
         let (controller, name) = (self.clone(), (cluster.to_owned(), node.to_owned()));
+        // The console's client may leave, and the change goes on.
+        let work = tokio::spawn(async move { controller.detach(name, is_detached).await });
+        work.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    async fn detach(&self, name: (String, String), is_detached: bool) -> Result<(), String> {
+        let (controller, cluster) = (self.clone(), name.0.clone());
         let kept = tokio::task::spawn_blocking(move || {
             let global = &controller.config().global;
             controller.0.clusters.detached.set(name, is_detached, global)
@@ -118,7 +133,7 @@ impl Controller {
         let kept = kept.await.map_err(|error| error.to_string())?;
         kept.map_err(|error| format!("the file of detached nodes: {}", in_words(&error)))?;
         // A reload may have come meanwhile.
-        let watched = self.watched(cluster)?;
+        let watched = self.watched(&cluster)?;
         watched.mark_detached(&self.0.clusters.detached);
         let changes = judged(self, &watched, &mut lock(&watched.cluster));
         changes.into_iter().for_each(|change| act(self, &watched, change));

@@ -522,6 +522,7 @@ fn pack(
         memberships: controller.memberships(),
         addresses: shared.hub.switches().addresses(),
         clusters: found_nodes(&controller.config()),
+        detached: controller.0.clusters.detached(),
         managed_sockets: shared.listeners.iter().any(|listener| listener.is_managed()),
         deaths: 0,
         worker_records: Vec::new(),
