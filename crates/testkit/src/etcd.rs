@@ -1,10 +1,14 @@
 //! Debian's etcd with one or more members, on 127.0.0.1. All processes end with the test.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::pki::Authority;
 use crate::pooler::send_signal;
 use crate::wait::eventually;
 use crate::{mortal_command, scratch};
@@ -29,16 +33,68 @@ impl Etcd {
     /// Starts so many members, and waits until they have a leader.
     #[must_use]
     pub fn start(count: usize) -> Self {
+        let etcd = Self::launch(count, "http", &[]);
+        eventually("etcd has a leader", PATIENCE, || etcd.is_healthy(0).then_some(()));
+        etcd
+    }
+
+    /// Starts one member that has TLS, and wants a certificate of its clients.
+    #[must_use]
+    pub fn start_with_tls(authority: &Authority) -> Self {
+        let own = authority.server();
+        let arguments = [
+            ("--cert-file", own.certificate()),
+            ("--key-file", own.key()),
+            ("--trusted-ca-file", authority.file()),
+            ("--client-cert-auth", "true"),
+        ];
+        let etcd = Self::launch(1, "https", &arguments);
+        let connect = || TcpStream::connect(("127.0.0.1", etcd.port(0))).ok();
+        eventually("etcd listens", PATIENCE, connect);
+        etcd
+    }
+
+    /// Starts one member in which this user may use the keys below `/weir/`, and nobody else anything.
+    #[must_use]
+    pub fn start_with_login(user: &str, password: &str) -> Self {
+        let etcd = Self::start(1);
+        let base64 = |text: &str| STANDARD.encode(text);
+        let keys = format!(
+            r#"{{"permType":"READWRITE","key":"{}","range_end":"{}"}}"#,
+            base64("/weir/"),
+            base64("/weir0")
+        );
+        for (path, body) in [
+            ("role/add", r#"{"name":"root"}"#.to_owned()),
+            ("user/add", r#"{"name":"root","password":"root-secret"}"#.to_owned()),
+            ("user/grant", r#"{"user":"root","role":"root"}"#.to_owned()),
+            ("role/add", r#"{"name":"weir"}"#.to_owned()),
+            ("role/grant", format!(r#"{{"name":"weir","perm":{keys}}}"#)),
+            ("user/add", format!(r#"{{"name":"{user}","password":"{password}"}}"#)),
+            ("user/grant", format!(r#"{{"user":"{user}","role":"weir"}}"#)),
+            ("enable", "{}".to_owned()),
+        ] {
+            let request = format!(
+                "POST /v3/auth/{path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let answer = etcd.ask(0, &request).expect("etcd answers");
+            assert!(answer.contains(" 200 "), "{path}: {answer}");
+        }
+        etcd
+    }
+
+    fn launch(count: usize, scheme: &str, more: &[(&str, &str)]) -> Self {
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         let ports: Vec<_> =
             (0..count).map(|_| (scratch::free_port(), scratch::free_port())).collect();
         let names = ports.iter().enumerate();
         let all: Vec<_> = names.map(|(at, (_, peer))| format!("m{at}={}", url(*peer))).collect();
         let member = |(at, (port, peer)): (usize, &(u16, u16))| {
-            let (own, between) = (url(*port), url(*peer));
+            let (own, between) = (format!("{scheme}://127.0.0.1:{port}"), url(*peer));
             let folder = scratch::folder("etcd");
             let data = folder.join("data").display().to_string();
-            let pairs = [
+            let mut pairs = vec![
                 ("--name", format!("m{at}")),
                 ("--data-dir", data),
                 ("--listen-client-urls", own.clone()),
@@ -47,12 +103,12 @@ impl Etcd {
                 ("--initial-advertise-peer-urls", between),
                 ("--initial-cluster", all.join(",")),
             ];
+            pairs.extend(more.iter().map(|(key, value)| (*key, (*value).to_owned())));
             let arguments = pairs.into_iter().flat_map(|(key, value)| [key.to_owned(), value]);
             Member { folder, arguments: arguments.collect(), port: *port, process: None }
         };
         let mut etcd = Self { members: ports.iter().enumerate().map(member).collect() };
         (0..count).for_each(|at| etcd.spawn(at));
-        eventually("etcd has a leader", PATIENCE, || etcd.is_healthy(0).then_some(()));
         etcd
     }
 
@@ -69,18 +125,20 @@ impl Etcd {
         member.process = Some(process.expect("etcd: see scripts/setup"));
     }
 
+    /// Sends an HTTP request to a member. Returns the whole answer, if there is one.
+    fn ask(&self, at: usize, request: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.members[at].port)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
     /// Does this member know a leader?
     fn is_healthy(&self, at: usize) -> bool {
-        use std::io::{Read as _, Write as _};
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.members[at].port)) else {
-            return false;
-        };
-        let request = "GET /health HTTP/1.0\r\n\r\n";
-        let mut answer = String::new();
-        let told = stream.set_read_timeout(Some(Duration::from_secs(5)));
-        let told = told.and_then(|()| stream.write_all(request.as_bytes()));
-        let told = told.and_then(|()| stream.read_to_string(&mut answer));
-        told.is_ok() && answer.contains("true")
+        let answer = self.ask(at, "GET /health HTTP/1.0\r\n\r\n");
+        answer.is_some_and(|answer| answer.contains("true"))
     }
 
     /// Returns the port of a member.

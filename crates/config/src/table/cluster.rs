@@ -36,8 +36,8 @@ keys! {
     /// least once a second.
     discovery_interval: Duration = "5", reload, acts;
     /// Whether Weir promotes a standby when the primary is lost. `follow`: it does not, because a
-    /// cluster manager or a person does. `own`: it does, after `fence_command`. Only one Weir may
-    /// have `own` for a cluster.
+    /// cluster manager or a person does. `own`: it does, after `fence_command`. Without
+    /// `etcd`, only one Weir may have `own` for a cluster.
     failover: FailoverKind = "follow", reload, acts;
     /// User for Weir's own connection to each node. The user needs the role `pg_monitor`.
     user: String = "weir", reload, acts;

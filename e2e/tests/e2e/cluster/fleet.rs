@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Etcd, Message, Pooler, Postgres, Table, eventually, frontend};
+use testkit::{Authority, Etcd, Message, Pooler, Postgres, Table, eventually, frontend};
 
 use super::change::ALL;
 use super::hooks::{Hooks, check_no_errors, check_rows, write_during};
@@ -305,4 +305,46 @@ fn a_second_weir_without_etcd_promotes_nobody() {
     until_nodes_are(&second, &["down", "writable"]);
     second.log_contains("nobody is promoted: another Weir has failover = own");
     assert_eq!(hooks.next(), None);
+}
+
+/// The login to etcd, and TLS with certificates of both sides. A wrong one is named in SHOW MEMBERS.
+#[test]
+fn etcd_may_want_a_password_and_certificates() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(0);
+    let (hooks, authority) = (Hooks::new(), Authority::new("etcd"));
+    let (visitor, file) = (authority.user("weir"), authority.file());
+    let secured = Etcd::start_with_tls(&authority);
+    let guarded = Etcd::start_with_login("weir", "etcd-secret");
+    let (certificate, key) = (visitor.certificate(), visitor.key());
+    let tls = format!(
+        "etcd='https://{}' etcd_ca_file={file} etcd_cert_file={certificate} etcd_key_file={key}",
+        secured.addresses()
+    );
+    let login = format!("etcd='{}' etcd_user=weir etcd_password=etcd-secret", guarded.addresses());
+    for keys in [tls, login] {
+        let fence = hooks.keys(&["fence"]);
+        let weir = setup(&[&nodes[0]], &format!("failover=own {fence} {keys}")).start();
+        write(&mut weir.client("app"), "served");
+        assert_eq!(own_state(&weir), "leader");
+    }
+    for (keys, words) in [
+        (format!("etcd='https://{}' etcd_ca_file={file}", secured.addresses()), "certificate"),
+        (
+            format!("etcd='{}' etcd_user=weir etcd_password=wrong", guarded.addresses()),
+            "invalid user ID or password",
+        ),
+        (format!("etcd='https://127.0.0.1:1' etcd_ca_file={file}"), "refused"),
+        ("etcd='https://127.0.0.1:1' etcd_ca_file=/nowhere".to_owned(), "etcd_ca_file"),
+    ] {
+        let weir = setup(&[&nodes[0]], &format!("failover=follow {keys}")).start();
+        // Without `failover = own`, nobody needs etcd.
+        write(&mut weir.client("app"), "served");
+        eventually(&format!("SHOW MEMBERS says {words}"), PATIENCE, || {
+            members(&weir).with("self", "yes").only("error").contains(words).then_some(())
+        });
+        assert_eq!(own_state(&weir), "unreached");
+    }
 }

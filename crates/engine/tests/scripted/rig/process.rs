@@ -45,6 +45,7 @@ impl World {
             pools,
             disabled,
             primaries: Vec::new(),
+            memberships: Vec::new(),
             clusters: Vec::new(),
             addresses: Vec::new(),
             managed_sockets: false,

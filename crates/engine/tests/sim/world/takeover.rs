@@ -84,6 +84,7 @@ impl World {
             pools,
             disabled,
             primaries: Vec::new(),
+            memberships: Vec::new(),
             clusters: Vec::new(),
             addresses: Vec::new(),
             managed_sockets: false,
