@@ -598,9 +598,15 @@ static MUTANTS: &[Mutant] = &[
         name: "TakesOldNews",
         wrong: "A change of a record that comes late replaces what was read later",
         noticed_by: "confirmed",
+        changes: &[change("fleet/membership.rs", "_ if «revision <= known» => {}", "revision < 0")],
+    },
+    Mutant {
+        name: "TakesAnOldCopy",
+        wrong: "Records that were read replace later ones that the watch has brought",
+        noticed_by: "rest",
         changes: &[change(
             "fleet/membership.rs",
-            "_ if «revision <= self.view.loaded_at» => {}",
+            "if «revision < self.view.revision» {",
             "revision < 0",
         )],
     },

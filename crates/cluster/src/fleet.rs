@@ -23,7 +23,7 @@ pub mod view;
 
 pub use self::lease::{Lease, TTL, VIEW};
 pub use self::majority::Hesitation;
-pub use self::membership::{Answer, Gate, MARGIN, Me, Membership, Own, Request, Transaction};
+pub use self::membership::{Answer, Gate, MARGIN, Me, Membership, News, Own, Request, Transaction};
 pub use self::records::{FORMAT, Leader, Member, Pause, Phase, Record, Seen, Term, Writer};
 pub use self::succession::{Succession, Turn};
 pub use self::view::View;

@@ -104,7 +104,7 @@ impl Etcd {
                 ("--initial-cluster", all.join(",")),
             ];
             pairs.extend(more.iter().map(|(key, value)| (*key, (*value).to_owned())));
-            let arguments = pairs.into_iter().flat_map(|(key, value)| [key.to_owned(), value]);
+            let arguments = pairs.into_iter().map(|(key, value)| format!("{key}={value}"));
             Member { folder, arguments: arguments.collect(), port: *port, process: None }
         };
         let mut etcd = Self { members: ports.iter().enumerate().map(member).collect() };

@@ -80,6 +80,15 @@ pub struct Transaction {
     pub is_loading: bool,
 }
 
+/// A changed record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct News<'a> {
+    pub path: &'a str,
+    /// None: it was deleted.
+    pub value: Option<&'a [u8]>,
+    pub revision: i64,
+}
+
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -242,13 +251,16 @@ impl Membership {
         self.trouble = Some(why);
     }
 
-    /// Learns that a record has changed; `value`: None if it was deleted.
-    pub fn learn(&mut self, path: &str, value: Option<&[u8]>, revision: i64) {
-        match value {
-            // The watch may be behind what was read.
-            _ if revision <= self.view.loaded_at => {}
-            Some(value) => self.view.put(path, value, revision),
-            None => self.view.delete(path, revision),
+    /// Learns changes of records, in their order. All changes of one revision come together.
+    pub fn learn<'a>(&mut self, news: impl IntoIterator<Item = News<'a>>) {
+        // The watch may be behind what was read.
+        let known = self.view.revision;
+        for News { path, value, revision } in news {
+            match value {
+                _ if revision <= known => {}
+                Some(value) => self.view.put(path, value, revision),
+                None => self.view.delete(path, revision),
+            }
         }
     }
 
@@ -450,7 +462,7 @@ impl Membership {
             }
             (Request::Load, Answer::Loaded { records, revision }) => {
                 self.load(records, revision);
-                if self.stage == Stage::Out {
+                if self.stage == Stage::Out && !self.is_outdated {
                     self.look(now);
                 }
             }
@@ -480,12 +492,15 @@ impl Membership {
         }
     }
 
+    /// Takes all records as they were read, unless the watch has brought later ones meanwhile.
     fn load(&mut self, records: Vec<(String, Vec<u8>, i64)>, revision: i64) {
+        if revision < self.view.revision {
+            return;
+        }
         self.view = View { revision, ..View::default() };
         for (path, value, revision) in records {
             self.view.put(&path, &value, revision);
         }
-        self.view.loaded_at = revision;
         self.is_outdated = false;
     }
 

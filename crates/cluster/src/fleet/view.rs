@@ -15,8 +15,6 @@ pub struct Revised<T> {
 pub struct View {
     /// The view is not older than this revision of etcd.
     pub revision: i64,
-    /// All records were read at this revision. Earlier changes that come late are known.
-    pub loaded_at: i64,
     pub members: BTreeMap<String, Member>,
     /// By member and node. A member without an entry has lost its lease.
     pub seen: BTreeMap<String, BTreeMap<String, Seen>>,

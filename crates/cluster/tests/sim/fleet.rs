@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use cluster::Micros;
 use cluster::fleet::{
-    Answer, Gate, Me, Membership, Own, Phase, Record, Request, Seen, Succession, TTL, Transaction,
-    Turn, Writer,
+    Answer, Gate, Me, Membership, News, Own, Phase, Record, Request, Seen, Succession, TTL,
+    Transaction, Turn, Writer,
 };
 
 use crate::rng::Rng;
@@ -569,9 +569,11 @@ impl Fleet {
         let longest = if self.rng.one_in(50) { 5_000_000 } else { 200_000 };
         weir.watch_due = now + self.rng.below(longest);
         let news = self.etcd.log.get(weir.watched..).unwrap_or_default();
-        for (path, value, revision) in news {
-            weir.membership.learn(path, value.as_deref(), *revision);
-        }
+        weir.membership.learn(news.iter().map(|(path, value, revision)| News {
+            path,
+            value: value.as_deref(),
+            revision: *revision,
+        }));
         weir.watched = self.etcd.log.len();
     }
 

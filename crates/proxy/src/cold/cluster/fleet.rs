@@ -24,7 +24,7 @@ use std::{
 
 use ::cluster::{
     Micros, Verdict,
-    fleet::{Answer, Gate, Me, Membership, Own, Seen, TTL, Writer},
+    fleet::{Answer, Gate, Me, Membership, News, Own, Seen, TTL, Writer},
 };
 use config::{Cluster as Configured, FailoverKind};
 use engine::{
@@ -382,16 +382,18 @@ async fn follow(fleet: &Fleet, etcd: &Etcd) {
 async fn pass_on(fleet: &Fleet, mut changes: Changes) {
     while let Ok(events) = changes.next().await {
         fleet.with(|membership| {
-            for event in events {
-                membership.learn(&event.path, event.value.as_deref(), event.revision);
-            }
+            membership.learn(events.iter().map(|event| News {
+                path: &event.path,
+                value: event.value.as_deref(),
+                revision: event.revision,
+            }));
         });
     }
 }
 
 /// Tells the pools whether clients may use the primary, whenever that changes.
 async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
-    let mut told = Told::default();
+    let (mut told, mut was_open) = (Told::default(), false);
     loop {
         tokio::select! {
             () = sleep(LOOK) => {}
@@ -409,10 +411,14 @@ async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
         let before = std::mem::replace(&mut *lock(&fleet.gate), gate.clone());
         // Why etcd does not answer may change several times.
         if std::mem::discriminant(&before) != std::mem::discriminant(&gate) {
+            was_open |= before == Gate::Open;
             match &gate {
                 Gate::Open => log!("cluster {}: clients may use the primary", watched.name),
                 Gate::Wait(why) | Gate::Drain(why) => {
                     log!("cluster {}: clients wait: {why}", watched.name);
+                }
+                Gate::Cut(why) if !was_open => {
+                    log!("cluster {}: clients wait: {why}", watched.name)
                 }
                 Gate::Cut(why) => {
                     warning!(
