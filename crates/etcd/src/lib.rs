@@ -250,7 +250,10 @@ fn in_words(error: &Error) -> String {
         Error::GRpcStatus(status) => status.message().to_owned(),
         other => other.to_string(),
     };
-    let mut cause = error.source();
+    let mut cause = match error {
+        Error::GRpcStatus(status) => status.source(),
+        other => other.source(),
+    };
     while let Some(inner) = cause {
         let text = inner.to_string();
         if !words.contains(&text) {

@@ -331,7 +331,7 @@ fn etcd_may_want_a_password_and_certificates() {
         assert_eq!(own_state(&weir), "leader");
     }
     for (keys, words) in [
-        (format!("etcd='https://{}' etcd_ca_file={file}", secured.addresses()), "certificate"),
+        (format!("etcd='https://{}' etcd_ca_file={file}", secured.addresses()), "BadCertificate"),
         (
             format!("etcd='{}' etcd_user=weir etcd_password=wrong", guarded.addresses()),
             "invalid user ID or password",

@@ -305,7 +305,7 @@ async fn serve(controller: &Controller, watched: &Watched, fleet: &Fleet) {
 
 /// Carries out the requests, one after the other.
 async fn do_duties(controller: &Controller, watched: &Watched, fleet: &Fleet, etcd: &Etcd) {
-    let mut told = None;
+    let mut told = false;
     loop {
         // Once another process has taken over, this one is a member no more.
         let is_ceded = controller.0.clusters.right.is_ceded();
@@ -331,12 +331,13 @@ async fn do_duties(controller: &Controller, watched: &Watched, fleet: &Fleet, et
         if let Some(revision) = loaded {
             fleet.loaded.send_modify(|(count, known)| (*count, *known) = (*count + 1, revision));
         }
-        if trouble != told {
+        // The words of one failure may differ at each attempt.
+        if trouble.is_some() != told {
             match &trouble {
                 Some(why) => warning!("cluster {}: etcd: {why}", watched.name),
                 None => log!("cluster {}: etcd does what it is asked for again", watched.name),
             }
-            told = trouble;
+            told = trouble.is_some();
         }
     }
 }
