@@ -548,8 +548,8 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "confirmed",
         changes: &[change(
             "fleet/membership.rs",
-            "match «awaited.is_empty() && now >= self.me.shared_until» {",
-            "awaited.len() < 99 && now >= self.me.shared_until",
+            "match («awaited.is_empty()», now >= self.me.shared_until) {",
+            "awaited.len() < 99",
         )],
     },
     Mutant {
@@ -601,7 +601,7 @@ static MUTANTS: &[Mutant] = &[
         changes: &[change("fleet/membership.rs", "_ if «revision <= known» => {}", "revision < 0")],
     },
     Mutant {
-        name: "TakesAnOldCopy",
+        name: "ReadsAnOldCopy",
         wrong: "Records that were read replace later ones that the watch has brought",
         noticed_by: "rest",
         changes: &[change(

@@ -21,6 +21,12 @@ pub enum Hesitation {
     OtherWriter(String),
     #[error("{lost} of {members} members see that node {node} is lost, and {needed} are needed")]
     Minority { node: String, lost: usize, members: usize, needed: usize },
+    #[error("etcd has not written the term in time")]
+    Unwritten,
+    #[error("another member has written a term")]
+    Overtaken,
+    #[error("the process before this one may still send to the primary")]
+    Predecessor,
     #[error("these members hold a lease and have not confirmed that they wait: {0}")]
     Awaited(String),
 }
@@ -78,6 +84,7 @@ mod tests {
                 version: String::new(),
                 instance: String::new(),
                 confirmed: 0,
+                follows: false,
             };
             view.members.insert(at.to_string(), own);
             if at < lost {

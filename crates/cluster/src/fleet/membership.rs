@@ -36,6 +36,8 @@ pub struct Me {
     /// A random word of this process. A successor of an online restart has that of its predecessor.
     pub instance: String,
     pub version: String,
+    /// See [`Member::follows`].
+    pub follows: bool,
     /// The predecessor may send to the writer until then; 0 if there is none.
     pub shared_until: Micros,
 }
@@ -151,8 +153,11 @@ pub struct Membership {
     wanted_pause: Option<Option<Pause>>,
     /// A silent member to be removed.
     wanted_removal: Option<String>,
-    /// When the last request was given out.
+    /// When the last request was given out, and the revision of the view then.
     asked_at: Micros,
+    asked_behind: i64,
+    /// When a report was written last.
+    told_at: Micros,
     retry_at: Micros,
     /// Since when a majority has overruled this leader.
     overruled_since: Option<Micros>,
@@ -175,6 +180,8 @@ impl Membership {
             wanted_pause: None,
             wanted_removal: None,
             asked_at: 0,
+            asked_behind: 0,
+            told_at: 0,
             retry_at: 0,
             overruled_since: None,
             abstains_until: 0,
@@ -247,8 +254,16 @@ impl Membership {
         self.stage = Stage::Out;
         self.lease.end();
         self.told.clear();
+        self.withdraw();
         self.overruled_since = None;
         self.trouble = Some(why);
+    }
+
+    /// Takes back what was asked for and is not written yet.
+    pub fn withdraw(&mut self) {
+        self.wanted = None;
+        self.wanted_pause = None;
+        self.wanted_removal = None;
     }
 
     /// Learns changes of records, in their order. All changes of one revision come together.
@@ -297,7 +312,7 @@ impl Membership {
         if now < self.retry_at {
             return None;
         }
-        self.asked_at = now;
+        (self.asked_at, self.asked_behind) = (now, self.view.revision);
         match self.stage {
             Stage::Left => None,
             Stage::Out if own.is_leaving => {
@@ -315,8 +330,7 @@ impl Membership {
 
     /// Registers the member, unless its record has changed since it was read.
     fn registration(&self, own: &Own, lease: i64) -> Transaction {
-        let path = format!("members/{}", self.me.member);
-        let revision = self.view.revisions.get(&path).copied().unwrap_or_default();
+        let checks = vec![self.own_check()];
         let mut puts = self.reports(own);
         puts.push(self.member(self.confirmed));
         let mut deletes = self.stale(own);
@@ -324,12 +338,19 @@ impl Membership {
             // That record lives as long as an older lease of this member.
             deletes.push("leader".to_owned());
         }
-        Transaction { checks: vec![(path, revision)], puts, deletes, lease, is_loading: true }
+        Transaction { checks, puts, deletes, lease, is_loading: true }
+    }
+
+    /// Returns the check that nobody else has written this member's record.
+    fn own_check(&self) -> (String, i64) {
+        let path = format!("members/{}", self.me.member);
+        let revision = self.view.revisions.get(&path).copied().unwrap_or_default();
+        (path, revision)
     }
 
     fn member(&self, confirmed: u64) -> Record {
-        let Me { member, instance, version, .. } = self.me.clone();
-        Record::Member(member, Member { format: FORMAT, version, instance, confirmed })
+        let Me { member, instance, version, follows, .. } = self.me.clone();
+        Record::Member(member, Member { format: FORMAT, version, instance, confirmed, follows })
     }
 
     /// Returns the reports of this member about the nodes that were not written yet.
@@ -357,7 +378,12 @@ impl Membership {
             return Some(Transaction { deletes: vec![path], ..change });
         }
         if let Some(number) = self.confirmation(own, now) {
-            return Some(Transaction { puts: vec![self.member(number)], ..change });
+            let (checks, puts) = (vec![self.own_check()], vec![self.member(number)]);
+            return Some(Transaction { checks, puts, ..change });
+        }
+        if !self.view.is_alive(&self.me.member) && now >= self.told_at + RETRY {
+            // Somebody has deleted the reports.
+            self.told.clear();
         }
         let (puts, deletes) = (self.reports(own), self.stale(own));
         if !puts.is_empty() || !deletes.is_empty() {
@@ -461,6 +487,11 @@ impl Membership {
                 self.told.clear();
             }
             (Request::Load, Answer::Loaded { records, revision }) => {
+                if revision < self.asked_behind {
+                    self.leave_stage("etcd has lost records: was it restored?".to_owned());
+                    self.view = View::default();
+                    self.retry_at = now + REFUSED;
+                }
                 self.load(records, revision);
                 if self.stage == Stage::Out && !self.is_outdated {
                     self.look(now);
@@ -475,11 +506,16 @@ impl Membership {
                     self.stage = Stage::In { lease };
                     self.lease.renewed(asked_at);
                     self.told.clone_from(&own.nodes);
+                    self.told_at = now;
                 }
             }
-            (Request::Change(change), Answer::Done) => self.changed(change),
+            (Request::Change(change), Answer::Done) => self.changed(change, now),
             (Request::Change(_), Answer::Refused) => match self.stage {
-                Stage::Granted { .. } => self.stage = Stage::Out,
+                Stage::Granted { .. } => {
+                    self.stage = Stage::Out;
+                    self.trouble = Some("the record of this member has changed".to_owned());
+                    self.retry_at = now + REFUSED;
+                }
                 // Somebody else was faster.
                 _ => self.retry_at = now + RETRY / 10,
             },
@@ -523,10 +559,13 @@ impl Membership {
         self.retry_at = now + REFUSED;
     }
 
-    fn changed(&mut self, change: &Transaction) {
+    fn changed(&mut self, change: &Transaction, now: Micros) {
         for record in &change.puts {
             match record {
-                Record::Seen(_, node, seen) => drop(self.told.insert(node.clone(), seen.clone())),
+                Record::Seen(_, node, seen) => {
+                    self.told.insert(node.clone(), seen.clone());
+                    self.told_at = now;
+                }
                 Record::Member(_, own) => self.confirmed = own.confirmed,
                 Record::Leader(_) | Record::Term(_) | Record::Pause(_) => {}
             }
@@ -596,9 +635,10 @@ impl Membership {
     /// Why not.
     pub fn do_all_wait(&self, number: u64, now: Micros) -> Result<(), Hesitation> {
         let awaited: Vec<_> = self.view.awaited(&self.me.member, number).collect();
-        match awaited.is_empty() && now >= self.me.shared_until {
-            true => Ok(()),
-            false => Err(Hesitation::Awaited(awaited.join(", "))),
+        match (awaited.is_empty(), now >= self.me.shared_until) {
+            (true, true) => Ok(()),
+            (true, false) => Err(Hesitation::Predecessor),
+            (false, _) => Err(Hesitation::Awaited(awaited.join(", "))),
         }
     }
 }

@@ -23,6 +23,9 @@ pub struct Member {
     pub instance: String,
     /// The number of the last term for which the member has no connection to the writer open.
     pub confirmed: u64,
+    /// It has `failover = follow`: it neither needs a lease nor confirms terms.
+    #[serde(default)]
+    pub follows: bool,
 }
 
 /// The state of a node, as a member sees it.
@@ -205,6 +208,7 @@ mod tests {
                     version: "1".to_owned(),
                     instance: "x".to_owned(),
                     confirmed: 9,
+                    follows: true,
                 },
             ),
         ] {

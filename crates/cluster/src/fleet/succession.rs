@@ -104,17 +104,19 @@ impl Succession {
         match membership.view().present() {
             Some(term) if *term == self.term => {}
             // Another leader has written it.
-            Some(term) if term.number >= self.term.number => return Turn::Lost(Hesitation::NoTerm),
-            _ if now >= self.proposed_at + PATIENCE => return Turn::Lost(Hesitation::NoTerm),
+            Some(term) if term.number >= self.term.number => {
+                return Turn::Lost(Hesitation::Overtaken);
+            }
+            _ if now >= self.proposed_at + PATIENCE => return Turn::Lost(Hesitation::Unwritten),
             _ => {
                 // The last attempt may have failed. A second one does no harm: it needs the same term.
                 membership.propose(self.term.clone());
-                return Turn::Later(Hesitation::NoTerm);
+                return Turn::Later(Hesitation::Unwritten);
             }
         }
         match membership.do_all_wait(self.waits_from, now) {
             Ok(()) => Turn::Now,
-            Err(why @ Hesitation::Awaited(_)) => Turn::Later(why),
+            Err(why @ (Hesitation::Awaited(_) | Hesitation::Predecessor)) => Turn::Later(why),
             Err(why) => Turn::Lost(why),
         }
     }

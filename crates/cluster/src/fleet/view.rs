@@ -32,6 +32,9 @@ impl View {
     pub fn put(&mut self, path: &str, value: &[u8], revision: i64) {
         self.revision = self.revision.max(revision);
         self.broken.remove(path);
+        if path.starts_with("members/") {
+            self.revisions.insert(path.to_owned(), revision);
+        }
         let record = match Record::read(path, value) {
             None => return,
             Some(Err(why)) => {
@@ -46,10 +49,7 @@ impl View {
             self.broken.insert(path.to_owned(), why);
         }
         match record {
-            Record::Member(member, own) => {
-                self.revisions.insert(path.to_owned(), revision);
-                self.members.insert(member, own);
-            }
+            Record::Member(member, own) => drop(self.members.insert(member, own)),
             Record::Seen(member, node, seen) => {
                 self.seen.entry(member).or_default().insert(node, seen);
             }
@@ -124,8 +124,9 @@ impl View {
 
     /// Returns the members but `me` that hold a lease and have not confirmed the term of this number.
     pub fn awaited<'a>(&'a self, me: &'a str, number: u64) -> impl Iterator<Item = &'a str> {
-        let has_confirmed =
-            move |member: &str| self.members.get(member).is_some_and(|own| own.confirmed >= number);
+        let has_confirmed = move |member: &str| {
+            self.members.get(member).is_some_and(|own| own.follows || own.confirmed >= number)
+        };
         self.seen
             .keys()
             .map(String::as_str)

@@ -307,6 +307,7 @@ impl Fleet {
             member: name.clone(),
             instance: self.serial.to_string(),
             version: "1".to_owned(),
+            follows: false,
             shared_until: 0,
         };
         Weir {

@@ -206,6 +206,7 @@ impl Watched {
             health_timeout: micros(configured.health_timeout),
         };
         let names = configured.nodes.iter().map(|node| node.name.clone());
+        let has_rival = known.is_some_and(|known| known.has_rival.load(Ordering::Relaxed));
         let cluster = match known {
             Some(known) => {
                 let nodes = names.zip(configured.nodes.iter().map(|node| known.node_like(node)));
@@ -245,7 +246,7 @@ impl Watched {
             is_changing: AtomicBool::new(false),
             past: Mutex::new(known.map_or_else(Past::default, |known| lock(&known.past).clone())),
             fleet,
-            has_rival: AtomicBool::new(false),
+            has_rival: AtomicBool::new(has_rival),
         }
     }
 

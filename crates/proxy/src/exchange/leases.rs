@@ -54,7 +54,10 @@ impl Leases {
 
     /// Takes over the lease of the predecessor, before its connections come.
     pub(crate) fn inherit(&self, record: MembershipRecord) {
-        self.require(&record.cluster).set(record.until);
+        // Nobody needs a lease with `failover = follow`.
+        if record.until > 0 {
+            self.require(&record.cluster).set(record.until);
+        }
         lock(&self.inherited).insert(record.cluster.clone(), record);
     }
 
@@ -63,9 +66,11 @@ impl Leases {
         lock(&self.inherited).remove(cluster)
     }
 
-    /// Has new writers of this cluster need none.
+    /// Has the writers of this cluster need none any more.
     pub(crate) fn forget(&self, cluster: &str) {
-        lock(&self.ends).remove(cluster);
+        if let Some(end) = lock(&self.ends).remove(cluster) {
+            end.set(Micros::MAX);
+        }
     }
 
     /// Returns the lease that a new writer of this cluster needs.

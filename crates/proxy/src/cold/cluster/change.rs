@@ -122,6 +122,9 @@ async fn planned(
     // Without the way back, a switchover that fails would leave the cluster without a primary.
     let has_commands =
         watched.configured.stop_command.is_some() && watched.configured.start_command.is_some();
+    if let Some(why) = watched.fleet.as_ref().and_then(|fleet| fleet.defers()) {
+        return Err(why);
+    }
     if by == By::Weir && !has_commands {
         return Err("SWITCHOVER needs a stop_command and a start_command".to_owned());
     }
@@ -316,9 +319,17 @@ fn begin<'a>(
         .map_err(|why| Some(why.to_string()))?;
     if let Some((is_fenced, ordered)) = agreement.as_ref().map(Agreement::done_before) {
         let at = |name: &str| watched.configured.nodes.iter().position(|node| node.name == name);
-        let ordered = ordered.and_then(at).map(|at| NodeId(at as u16));
+        let known = match ordered {
+            None => lock(&watched.past).ordered(),
+            Some(name) => {
+                let at = at(name).ok_or_else(|| {
+                    Some(format!("node {name} was ordered to promote itself: it is no node here"))
+                })?;
+                Some(NodeId(at as u16))
+            }
+        };
         let timeline = lock(&watched.cluster).timeline();
-        *lock(&watched.past) = Past::resumed(lost, timeline, is_fenced, ordered);
+        *lock(&watched.past) = Past::resumed(lost, timeline, is_fenced, known);
     }
     // Another change may have ended meanwhile.
     let promotion = promotion().ok_or(None)?;
@@ -418,7 +429,7 @@ pub(super) fn open_listeners(controller: &Controller, watched: &Arc<Watched>) {
 
 /// Has the listeners read what is left and end, if no other connection to the old primary is open.
 /// Each pool's transactions notify the clients of the others, too.
-fn end_listeners(controller: &Controller, watched: &Watched) {
+pub(super) fn end_listeners(controller: &Controller, watched: &Watched) {
     let pools = pools_at_primary(controller, watched);
     let is_drained = pools.iter().all(|pool| lock(pool).places() == 0);
     if is_drained && pools.iter().any(|pool| lock(pool).counts().0 > 0) {

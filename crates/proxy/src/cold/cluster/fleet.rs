@@ -31,6 +31,7 @@ use engine::{
     journal::EventKind,
     pool::{Outage, OutageKind},
     records::MembershipRecord,
+    settings::Target,
 };
 use etcd::{Changes, Etcd};
 use net::sys::process;
@@ -39,7 +40,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Watched, change::pools_at_primary, publish};
+use super::{
+    Watched,
+    change::{end_listeners, pools_at_primary},
+    publish,
+};
 use crate::{
     cold::controller::Controller,
     exchange::{hub::lock, leases::LeaseEnd, mail::ShellMail},
@@ -50,6 +55,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(50);
 /// The interval at which the lease is renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
+/// The connection to etcd is opened anew when the lease has been over for so long.
+const UNREACHED: Micros = 5_000_000;
 /// The pause after a failure.
 const RETRY: Duration = Duration::from_millis(500);
 /// A stopping Weir tries to leave for so long.
@@ -102,8 +109,9 @@ impl Fleet {
             return None;
         }
         let is_same = |own: &&Watched| {
-            access::is_same(&own.configured, configured)
-                && own.configured.failover == configured.failover
+            let keys =
+                |own: &Configured| (own.etcd_prefix.clone(), own.member.clone(), own.failover);
+            !own.configured.etcd.is_empty() && keys(&own.configured) == keys(configured)
         };
         if let Some(known) = known.filter(is_same).and_then(|own| own.fleet.clone()) {
             return Some(known);
@@ -117,6 +125,7 @@ impl Fleet {
             member: member_name(controller, configured),
             instance: inherited.as_ref().map_or_else(random_word, |own| own.instance.clone()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            follows: !is_own,
             shared_until: inherited.map_or(0, |own| own.until),
         };
         Some(Arc::new(Self {
@@ -163,7 +172,7 @@ impl Fleet {
 
     /// Returns why clients wait, as far as it depends on the other members.
     pub(super) fn outage(&self, controller: &Controller, watched: &Watched) -> Option<Arc<Outage>> {
-        let (why, kind) = match self.present_gate(controller, watched) {
+        let (why, kind) = match self.present_gate(watched) {
             Gate::Open => return None,
             Gate::Drain(why) => (why, OutageKind::Planned),
             Gate::Wait(why) | Gate::Cut(why) => (why, OutageKind::Other),
@@ -171,24 +180,22 @@ impl Fleet {
         Some(Arc::new(Outage { why, since: controller.now(), kind }))
     }
 
-    fn present_gate(&self, controller: &Controller, watched: &Watched) -> Gate {
-        let primary = primary(controller, watched);
+    fn present_gate(&self, watched: &Watched) -> Gate {
+        let writer = writer_of_pools(watched);
         let membership = lock(&self.membership);
         match self.guards() {
-            true => membership.gate(primary.as_ref(), process::boottime_us()),
+            true => membership.gate(writer.as_ref(), process::boottime_us()),
             false => Gate::Open,
         }
     }
 
-    /// Does a stopping Weir leave the others? Returns when it has left, or after a moment.
-    pub(super) async fn leave(&self) {
-        self.is_leaving.store(true, Ordering::Relaxed);
-        let left = async {
-            while !lock(&self.membership).has_left() {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let _ = timeout(LEAVING, left).await;
+    /// Returns why this Weir carries out no SWITCHOVER: another member may replace the primary meanwhile.
+    pub(super) fn defers(&self) -> Option<String> {
+        let membership = lock(&self.membership);
+        let view = membership.view();
+        let other = view.members.iter().find(|(_, own)| !own.follows)?.0;
+        let leader = view.leader.as_ref().map_or(other, |leader| &leader.record.member);
+        (!self.guards()).then(|| format!("member {leader} leads: order it there"))
     }
 }
 
@@ -197,13 +204,11 @@ impl Controller {
     pub(crate) fn memberships(&self) -> Vec<MembershipRecord> {
         let watched = lock(&self.0.clusters.watched);
         let record = |own: &Arc<Watched>| {
-            let fleet = own.agreeing()?;
+            let fleet = own.fleet.as_ref()?;
             let membership = lock(&fleet.membership);
-            Some(MembershipRecord {
-                cluster: own.name.clone(),
-                instance: membership.me().instance.clone(),
-                until: membership.lease().until(),
-            })
+            let until = if fleet.guards() { membership.lease().until() } else { 0 };
+            let (cluster, instance) = (own.name.clone(), membership.me().instance.clone());
+            Some(MembershipRecord { cluster, instance, until })
         };
         watched.values().filter_map(record).collect()
     }
@@ -215,12 +220,27 @@ impl Controller {
             return;
         }
         let watched: Vec<_> = lock(&self.0.clusters.watched).values().cloned().collect();
-        for own in &watched {
-            if let Some(fleet) = &own.fleet {
-                fleet.leave().await;
-            }
+        let fleets: Vec<_> = watched.iter().filter_map(|own| own.fleet.as_ref()).collect();
+        for fleet in &fleets {
+            fleet.is_leaving.store(true, Ordering::Relaxed);
+            fleet.changed.notify_waiters();
         }
+        let left = async {
+            while !fleets.iter().all(|fleet| lock(&fleet.membership).has_left()) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _ = timeout(LEAVING, left).await;
     }
+}
+
+/// Returns the primary that the pools have, whether it still answers or not.
+fn writer_of_pools(watched: &Watched) -> Option<Writer> {
+    let known = lock(&watched.known).clone()?.primary?;
+    let mut nodes = watched.configured.nodes.iter();
+    let node = nodes.find(|node| Target::of_node(node) == known.target)?;
+    let system = lock(&watched.cluster).system().unwrap_or_default();
+    Some(Writer { node: node.name.clone(), timeline: known.timeline, system })
 }
 
 /// Returns the primary by the facts of this Weir, if they are fresh.
@@ -285,11 +305,17 @@ async fn serve(controller: &Controller, watched: &Watched, fleet: &Fleet) {
         match etcd {
             Ok(etcd) => {
                 *lock(&fleet.trouble) = None;
-                tokio::join!(
-                    do_duties(controller, watched, fleet, &etcd),
-                    renew(fleet, &etcd),
-                    follow(fleet, &etcd)
-                );
+                let work = async {
+                    tokio::join!(
+                        do_duties(controller, watched, fleet, &etcd),
+                        renew(controller, fleet, &etcd),
+                        follow(fleet, &etcd)
+                    )
+                };
+                tokio::select! {
+                    _ = work => {}
+                    () = until_unreached(fleet) => fleet.with(Membership::missed),
+                }
             }
             Err(why) => {
                 if told.as_ref() != Some(&why) {
@@ -299,6 +325,19 @@ async fn serve(controller: &Controller, watched: &Watched, fleet: &Fleet) {
                 told = Some(why);
                 sleep(RETRY).await;
             }
+        }
+    }
+}
+
+/// Returns when etcd has not renewed the lease for a long time. The certificates may have expired: they
+/// are read again then.
+async fn until_unreached(fleet: &Fleet) {
+    let begun = process::boottime_us();
+    loop {
+        sleep(RENEWAL).await;
+        let until = lock(&fleet.membership).lease().until().max(begun);
+        if process::boottime_us() > until + UNREACHED {
+            return;
         }
     }
 }
@@ -342,13 +381,16 @@ async fn do_duties(controller: &Controller, watched: &Watched, fleet: &Fleet, et
     }
 }
 
-/// Renews the lease again and again.
-async fn renew(fleet: &Fleet, etcd: &Etcd) {
+/// Renews the lease again and again, until another process has taken over. That one knows the end of
+/// the lease of this one.
+async fn renew(controller: &Controller, fleet: &Fleet, etcd: &Etcd) {
+    let is_ceded = || controller.0.clusters.right.is_ceded();
     loop {
         let lease = lock(&fleet.membership).kept_lease();
-        if let Some(lease) = lease {
+        if let Some(lease) = lease.filter(|_| !is_ceded()) {
             let asked_at = process::boottime_us();
             match etcd.renew(lease).await {
+                _ if is_ceded() => {}
                 Ok(true) => fleet.with(|membership| membership.renewed(lease, asked_at)),
                 Ok(false) => fleet.with(|membership| membership.ended(lease)),
                 Err(_) => {
@@ -404,7 +446,7 @@ async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
         if !fleet.guards() {
             continue;
         }
-        let gate = fleet.present_gate(controller, watched);
+        let gate = fleet.present_gate(watched);
         let number = {
             let membership = lock(&fleet.membership);
             membership.view().present().map_or(0, |term| term.number)
@@ -432,13 +474,18 @@ async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
         if before != gate {
             publish(controller, watched);
         }
+        if gate == Gate::Open {
+            continue;
+        }
+        if matches!(gate, Gate::Drain(_)) {
+            end_listeners(controller, watched);
+        }
         let pools = pools_at_primary(controller, watched);
         if matches!(gate, Gate::Cut(_)) && pools.iter().any(|pool| lock(pool).counts().0 > 0) {
             pools.iter().for_each(|pool| lock(pool).cut());
             controller.0.shared.tell_all(|| ShellMail::Review);
         }
-        let waits = gate != Gate::Open && pools.iter().all(|pool| lock(pool).counts().0 == 0);
-        if waits {
+        if pools.iter().all(|pool| lock(pool).counts().0 == 0) {
             fleet.waits_in.store(number, Ordering::Relaxed);
         }
     }

@@ -82,16 +82,16 @@ pub(super) async fn keep(
         let ip = kept.as_ref().filter(|_| is_seen).and_then(|kept| kept.ip);
         let has_moved = ip.is_some_and(|ip| watched.use_address(&controller, at, ip));
         failures = if kept.is_some() { 0 } else { failures.wrapping_add(1) };
-        if let (Fact::Seen(sample), Some(kept)) = (&fact, &mut kept)
-            && sample.role == Role::Primary
-        {
-            kept.lock.keep(&controller, &watched, &kept.client).await;
-        }
+        let is_primary = matches!(&fact, Fact::Seen(sample) if sample.role == Role::Primary);
         *lock(&watched.clients[at]) = kept.as_ref().map(|kept| Arc::clone(&kept.client));
         let is_denied = matches!(fact, Fact::Unasked(Obstacle::Denied(_)));
         let answer = Answer { node: NodeId(at as u16), fact, replication, asked_at, has_moved };
         if answers.send(answer).is_err() {
             return;
+        }
+        if let Some(kept) = kept.as_mut().filter(|_| is_primary) {
+            let asked = kept.lock.keep(&controller, &watched, &kept.client);
+            let _ = timeout(patience, asked).await;
         }
         if is_denied {
             // Repeated failures may lock the user.

@@ -35,18 +35,3 @@ fn text(key: &str, file: &str) -> Result<Option<String>, String> {
     let text = fs::read_to_string(file);
     text.map(Some).map_err(|error| format!("{key}: cannot read {file}: {}", in_words(&error)))
 }
-
-/// Do both configurations lead to the same records, by the same name?
-pub(super) fn is_same(one: &Cluster, other: &Cluster) -> bool {
-    let keys = |own: &Cluster| {
-        (
-            own.etcd.clone(),
-            own.etcd_user.clone(),
-            own.etcd_password.clone(),
-            own.etcd_prefix.clone(),
-            own.member.clone(),
-            [&own.etcd_ca_file, &own.etcd_cert_file, &own.etcd_key_file].map(String::clone),
-        )
-    };
-    keys(one) == keys(other)
-}

@@ -120,3 +120,10 @@ impl<'a> Agreement<'a> {
         let _ = self.turn(ENDING).await;
     }
 }
+
+/// A change that has failed must not go on later by itself.
+impl Drop for Agreement<'_> {
+    fn drop(&mut self) {
+        self.fleet.with(Membership::withdraw);
+    }
+}

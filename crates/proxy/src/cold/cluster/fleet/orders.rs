@@ -21,9 +21,10 @@ impl Fleet {
             }
         };
         timeout(PATIENCE, done).await.map_err(|_| {
-            let membership = lock(&self.membership);
+            let mut membership = lock(&self.membership);
+            membership.withdraw();
             let why = membership.trouble().unwrap_or("it has not answered in time");
-            format!("etcd does not have the order yet: {why}")
+            format!("etcd does not have the order: {why}")
         })
     }
 
@@ -68,9 +69,11 @@ impl Controller {
         if watched.is_empty() {
             return Err("no such cluster has failover = own".to_owned());
         }
+        let mut troubles = Vec::new();
         for own in watched {
             if let Some(fleet) = &own.fleet {
-                fleet.pause(is_paused).await?;
+                let told = fleet.pause(is_paused).await;
+                troubles.extend(told.err().map(|why| format!("cluster {}: {why}", own.name)));
                 continue;
             }
             let mut paused = lock(&self.0.clusters.paused);
@@ -88,7 +91,7 @@ impl Controller {
                 }
             );
         }
-        Ok(())
+        if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
     }
 
     /// Carries out FAILOVER FORGET.
@@ -96,12 +99,18 @@ impl Controller {
     /// # Errors
     /// When the member is unknown or takes part, or etcd does not have the order in time.
     pub(crate) async fn forget_member(&self, member: &str) -> Result<(), String> {
-        let mut is_known = false;
+        let (mut is_known, mut troubles) = (false, Vec::new());
         for own in self.all_watched() {
-            if let Some(fleet) = &own.fleet {
-                is_known |= fleet.forget(member).await?;
+            let Some(fleet) = &own.fleet else { continue };
+            match fleet.forget(member).await {
+                Ok(is_there) => is_known |= is_there,
+                Err(why) => troubles.push(format!("cluster {}: {why}", own.name)),
             }
         }
-        is_known.then_some(()).ok_or_else(|| format!("no such member: {member}"))
+        match (is_known, troubles.is_empty()) {
+            (_, false) => Err(troubles.join("; ")),
+            (true, true) => Ok(()),
+            (false, true) => Err(format!("no such member: {member}")),
+        }
     }
 }
