@@ -163,6 +163,19 @@ pub struct MemberRow {
 }
 
 impl ClusterRow {
+    /// Returns how many Weirs have one of these states. A Weir that does not reach etcd knows of none.
+    pub(crate) fn members_in(&self, states: &[&str]) -> u64 {
+        if self.members.iter().any(|own| own.state == "unreached") {
+            return 0;
+        }
+        self.members.iter().filter(|own| states.contains(&own.state)).count() as u64
+    }
+
+    /// Returns the whole seconds until the lease of this Weir ends; 0 without a lease.
+    pub(crate) fn lease_seconds(&self) -> u64 {
+        self.members.iter().find_map(|own| own.lease).unwrap_or_default() / 1_000_000
+    }
+
     /// Returns how many nodes have this state.
     pub(crate) fn in_state(&self, state: &str) -> u64 {
         self.nodes.iter().filter(|node| node.verdict == state).count() as u64

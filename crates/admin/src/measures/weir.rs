@@ -200,6 +200,26 @@ static CLUSTERS: Group<ClusterRow> = Group {
         ),
         gauge("weir_cluster_timeline", |row| row.timeline.into(), "The highest timeline seen."),
         gauge(
+            "weir_cluster_members",
+            |row| row.members_in(&["leader", "member"]).into(),
+            "Weirs that hold a lease at etcd; 0 without `etcd`, and while this Weir does not reach it.",
+        ),
+        gauge(
+            "weir_cluster_silent_members",
+            |row| row.members_in(&["silent"]).into(),
+            "Weirs whose lease at etcd has ended.",
+        ),
+        gauge(
+            "weir_cluster_lease_seconds",
+            |row| row.lease_seconds().into(),
+            "How long this Weir may use the primary without an answer of etcd; 0 without `etcd`.",
+        ),
+        gauge(
+            "weir_cluster_failover_paused",
+            |row| u64::from(!row.paused.is_empty()).into(),
+            "1 if Weir replaces no lost primary now, for example by FAILOVER PAUSE.",
+        ),
+        gauge(
             "weir_cluster_readable_nodes",
             |row| row.in_state("readable").into(),
             "Standbys that follow the primary.",
