@@ -8,13 +8,14 @@
 //!
 //! * `frame.rs`: the messages of both directions
 //! * `request.rs`: what a client may ask
-//! * `answer.rs`: the answers with facts
+//! * `answer.rs`: the answers with facts; `watchdog.rs`: the one about several Weirs
 //!
 //! **Invariant:** only a user that is logged in gets facts, and only an admin changes anything.
 
 mod answer;
 mod frame;
 mod request;
+mod watchdog;
 
 use std::fmt;
 use std::sync::Arc;
@@ -157,7 +158,9 @@ impl Pcp {
                 answer::processes(out, &self.control.snapshot().await, which)?;
             }
             Request::Settings => answer::settings(out, &self.control.snapshot().await),
-            Request::Watchdog => return Err("watchdog is not enabled".into()),
+            Request::Watchdog(which) => {
+                watchdog::members(out, &self.control.snapshot().await, which)?;
+            }
             Request::SetLevel => done(out),
             Request::Detach(id) => {
                 let (cluster, node) = self.node(id).await?;

@@ -19,7 +19,8 @@ pub(super) enum Request<'a> {
     ProcessCount,
     Processes(Which),
     Settings,
-    Watchdog,
+    /// Its members have ids from 0 on, the local one first.
+    Watchdog(Which),
     /// Sets `client_min_messages`, which has no effect: there are no messages but errors.
     SetLevel,
     Detach(i64),
@@ -63,7 +64,7 @@ impl<'a> Request<'a> {
             b'N' => Self::ProcessCount,
             b'P' => Self::Processes(all_at(0, number(field()?)?)),
             b'B' => Self::Settings,
-            b'W' => Self::Watchdog,
+            b'W' => Self::Watchdog(all_at(-1, number(field()?)?)),
             b'A' if field()? == "client_min_messages" => Self::SetLevel,
             b'A' => return Err("only client_min_messages can be set".into()),
             b'D' | b'd' => Self::Detach(number(field()?)?),
@@ -111,7 +112,7 @@ impl<'a> Request<'a> {
             | Self::ProcessCount
             | Self::Processes(_)
             | Self::Settings
-            | Self::Watchdog
+            | Self::Watchdog(_)
             | Self::SetLevel
             | Self::Unsupported(_) => false,
         }

@@ -160,8 +160,16 @@ async fn checks_clients_and_settings_are_told() {
     assert!(has("b ProcessConfig|listen_port|6432|see weir help listen_port|"), "{settings:?}");
     assert!(has("b ProcessConfig|backend_hostname1|b.example.org|host of node #1|"));
     assert!(has("b ProcessConfig|backend_weight2|0.500000|share of the reads of node #2|"));
-    let off = ["E SERROR|CXX000|Mwatchdog is not enabled||"];
-    assert_eq!(tool.answer(b'W', b"-1\0").await, off);
+    let watchdog = tool.answer(b'W', b"-1\0").await;
+    let has = |text: &str| watchdog[0].contains(text);
+    assert!(watchdog.len() == 1 && has("w CommandComplete|{"), "{watchdog:?}");
+    assert!(has(r#"\"AliveNodeCount\":1,"#) && has(r#"\"NodesRequireForQuorum\":2,"#), "{watchdog:?}");
+    assert!(has(r#"\"QuorumStatus\":-1,"#) && has(r#"\"NodeCount\":2,"#), "{watchdog:?}");
+    assert!(has(r#"\"HostName\":\"weir2\","#) && has(r#"\"StateName\":\"LOST\""#), "{watchdog:?}");
+    let one = tool.answer(b'W', b"0\0").await;
+    assert!(one[0].contains(r#"\"NodeCount\":1,"#) && !one[0].contains("LOST"), "{one:?}");
+    let none = ["E SERROR|CXX000|Minvalid watchdog node id 2||"];
+    assert_eq!(tool.answer(b'W', b"2\0").await, none);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Pooler, Postgres, RawClient, Setup, eventually, free_port, open_folder};
+use testkit::{Etcd, Pooler, Postgres, RawClient, Setup, eventually, free_port, open_folder};
 
 use self::tools::{MD5, Pgpool, Tools, tools_of, words};
 use super::change::ALL;
@@ -87,6 +87,26 @@ fn the_tools_print_at_weir_what_they_print_at_pgpool_core() {
     assert_eq!(shows.column("role"), ["primary", "standby"]);
     assert_eq!(shows.column("replication_state"), ["", "streaming"]);
     assert_eq!(pooler.admin("SHOW POOL_VERSION").rows.len(), 1);
+}
+
+#[test]
+fn members_are_nodes_of_the_watchdog() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let (etcd, hooks) = (Etcd::start(1), Hooks::new());
+    let fence = hooks.keys(&["fence"]);
+    let keys = format!("failover=own etcd='{}' member='w1:6432' {fence}", etcd.addresses());
+    let (pooler, tools) = started(&nodes, &keys);
+    eventually("it leads", PATIENCE, || {
+        (pooler.admin("SHOW MEMBERS").only("state") == "leader").then_some(())
+    });
+    let told = tools.ask("watchdog_info", &[]);
+    let told = words(&told).concat();
+    assert!(told.ends_with(&["w1", "6432", "0", "4", "LEADER", "0", "MEMBER"]), "{told:?}");
+    let verbose = tools.ask("watchdog_info", &["-v"]);
+    assert!(verbose.contains("QUORUM EXIST"), "{verbose}");
 }
 
 #[test]
