@@ -498,7 +498,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "HoldsItsLeaseLongerThanEtcd",
         wrong: "A member sends to a writer after its records have vanished from etcd",
-        noticed_by: "confirmed",
+        noticed_by: "fleet confirmed",
         changes: &[change(
             "fleet/lease.rs",
             "self.until = self.until.max(«asked_at + VIEW»);",
@@ -508,7 +508,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "TrustsAStoppedClock",
         wrong: "A lease never ends by the member's own clock",
-        noticed_by: "confirmed",
+        noticed_by: "fleet confirmed",
         changes: &[change(
             "fleet/lease.rs",
             "«now < self.until»",
@@ -518,7 +518,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "ServesBeforeItHasReadTheTerm",
         wrong: "A new member uses the term that it has read before it was registered",
-        noticed_by: "confirmed",
+        noticed_by: "fleet confirmed",
         changes: &[
             change(
                 "fleet/membership.rs",
@@ -535,7 +535,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "ConfirmsWhileItServes",
         wrong: "A member confirms a closed term while its pools are open",
-        noticed_by: "confirmed",
+        noticed_by: "fleet confirmed",
         changes: &[change(
             "fleet/membership.rs",
             "&& «own.waits_in >= term.number»",
@@ -545,7 +545,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "PromotesBeforeAllWait",
         wrong: "The leader does not wait for members that hold a lease",
-        noticed_by: "confirmed",
+        noticed_by: "fleet confirmed",
         changes: &[change(
             "fleet/membership.rs",
             "match («awaited.is_empty()», now >= self.me.shared_until) {",
@@ -553,9 +553,15 @@ static MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "WaitsForOthersOnly",
+        wrong: "The leader does not wait for the clients of its own",
+        noticed_by: "fleet confirmed",
+        changes: &[change("fleet/membership.rs", "if «self.waits_in < number» {", "number == 0")],
+    },
+    Mutant {
         name: "CountsSilentMembersOut",
         wrong: "A majority of the members that answer is enough",
-        noticed_by: "majority",
+        noticed_by: "fleet majority",
         changes: &[change(
             "fleet/view.rs",
             "«self.members.keys().chain(self.seen.keys()).map(String::as_str).collect()»",
@@ -565,7 +571,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "LeadsAlone",
         wrong: "The leader's own facts are enough to replace a primary",
-        noticed_by: "majority",
+        noticed_by: "fleet majority",
         changes: &[change(
             "fleet/majority.rs",
             "match «lost >= needed» {",
@@ -575,7 +581,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "OrdersAnotherNode",
         wrong: "A new leader does not know that a node was ordered to promote itself",
-        noticed_by: "fence",
+        noticed_by: "fleet fence",
         changes: &[change(
             "fleet/succession.rs",
             "Phase::Closed { .. } => «last.phase.clone()»,",
@@ -585,25 +591,19 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "ConfirmsForItsPredecessor",
         wrong: "After an online restart, a member confirms although the old process still serves",
-        noticed_by: "writer",
+        noticed_by: "fleet writer",
         changes: &[change("fleet/membership.rs", "&& «now >= self.me.shared_until»;", "now > 0")],
     },
     Mutant {
         name: "OverlooksAGap",
         wrong: "After a gap in the watched changes, the records are not read again",
-        noticed_by: "rest",
+        noticed_by: "fleet rest",
         changes: &[change("fleet/membership.rs", "«self.is_outdated = true;»", "")],
-    },
-    Mutant {
-        name: "TakesOldNews",
-        wrong: "A change of a record that comes late replaces what was read later",
-        noticed_by: "confirmed",
-        changes: &[change("fleet/membership.rs", "_ if «revision <= known» => {}", "revision < 0")],
     },
     Mutant {
         name: "ReadsAnOldCopy",
         wrong: "Records that were read replace later ones that the watch has brought",
-        noticed_by: "rest",
+        noticed_by: "fleet rest",
         changes: &[change(
             "fleet/membership.rs",
             "if «revision < self.view.revision» {",
@@ -613,7 +613,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "LeavesTheChangeToNobody",
         wrong: "A new leader does not end what the last one has begun",
-        noticed_by: "rest",
+        noticed_by: "fleet rest",
         changes: &[change(
             "fleet/membership.rs",
             "Phase::Closed { .. } => «own.primary.as_ref().filter(is_later).map(serving)»,",
@@ -623,7 +623,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "WritesATermOnce",
         wrong: "A term whose writing has failed is not written again",
-        noticed_by: "rest",
+        noticed_by: "fleet rest",
         changes: &[
             change(
                 "fleet/succession.rs",
@@ -640,7 +640,7 @@ static MUTANTS: &[Mutant] = &[
     Mutant {
         name: "NeverRegistersAgain",
         wrong: "A member whose lease was ended stays out",
-        noticed_by: "rest",
+        noticed_by: "fleet rest",
         changes: &[change(
             "fleet/membership.rs",
             "fn leave_stage(&mut self, why: String) {\n        self.stage = «Stage::Out»;",

@@ -163,7 +163,10 @@ async fn checks_clients_and_settings_are_told() {
     let watchdog = tool.answer(b'W', b"-1\0").await;
     let has = |text: &str| watchdog[0].contains(text);
     assert!(watchdog.len() == 1 && has("w CommandComplete|{"), "{watchdog:?}");
-    assert!(has(r#"\"AliveNodeCount\":1,"#) && has(r#"\"NodesRequireForQuorum\":2,"#), "{watchdog:?}");
+    assert!(
+        has(r#"\"AliveNodeCount\":1,"#) && has(r#"\"NodesRequireForQuorum\":2,"#),
+        "{watchdog:?}"
+    );
     assert!(has(r#"\"QuorumStatus\":-1,"#) && has(r#"\"NodeCount\":2,"#), "{watchdog:?}");
     assert!(has(r#"\"HostName\":\"weir2\","#) && has(r#"\"StateName\":\"LOST\""#), "{watchdog:?}");
     let one = tool.answer(b'W', b"0\0").await;

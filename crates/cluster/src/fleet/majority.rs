@@ -25,6 +25,8 @@ pub enum Hesitation {
     Unwritten,
     #[error("another member has written a term")]
     Overtaken,
+    #[error("clients of this Weir still use the primary")]
+    Busy,
     #[error("the process before this one may still send to the primary")]
     Predecessor,
     #[error("these members hold a lease and have not confirmed that they wait: {0}")]

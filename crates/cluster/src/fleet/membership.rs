@@ -149,6 +149,8 @@ pub struct Membership {
     /// The reports of this member about the nodes, as they were written last.
     told: BTreeMap<String, Seen>,
     confirmed: u64,
+    /// See [`Own::waits_in`], as it was passed last.
+    waits_in: u64,
     wanted: Option<Term>,
     wanted_pause: Option<Option<Pause>>,
     /// A silent member to be removed.
@@ -176,6 +178,7 @@ impl Membership {
             is_outdated: false,
             told: BTreeMap::new(),
             confirmed: 0,
+            waits_in: 0,
             wanted: None,
             wanted_pause: None,
             wanted_removal: None,
@@ -309,6 +312,7 @@ impl Membership {
 
     /// Returns the next request.
     pub fn next(&mut self, own: &Own, now: Micros) -> Option<Request> {
+        self.waits_in = own.waits_in;
         if now < self.retry_at {
             return None;
         }
@@ -628,13 +632,16 @@ impl Membership {
         }
     }
 
-    /// Do all other members wait since the term of this number, which the view must have, or have they
-    /// lost their leases?
+    /// Does this member wait since the term of this number, which the view must have? And do all others,
+    /// or have they lost their leases?
     ///
     /// # Errors
     /// Why not.
     pub fn do_all_wait(&self, number: u64, now: Micros) -> Result<(), Hesitation> {
         let awaited: Vec<_> = self.view.awaited(&self.me.member, number).collect();
+        if self.waits_in < number {
+            return Err(Hesitation::Busy);
+        }
         match (awaited.is_empty(), now >= self.me.shared_until) {
             (true, true) => Ok(()),
             (true, false) => Err(Hesitation::Predecessor),

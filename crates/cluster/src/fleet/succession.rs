@@ -116,7 +116,9 @@ impl Succession {
         }
         match membership.do_all_wait(self.waits_from, now) {
             Ok(()) => Turn::Now,
-            Err(why @ (Hesitation::Awaited(_) | Hesitation::Predecessor)) => Turn::Later(why),
+            Err(why @ (Hesitation::Awaited(_) | Hesitation::Busy | Hesitation::Predecessor)) => {
+                Turn::Later(why)
+            }
             Err(why) => Turn::Lost(why),
         }
     }

@@ -143,7 +143,8 @@ impl Etcd {
         });
         let told = told.count();
         if told + 1 < members / 2 + 1 {
-            self.broken = Some(format!("majority: {told} of {members} members have told the loss"));
+            self.broken =
+                Some(format!("fleet majority: {told} of {members} members have told the loss"));
         }
     }
 
@@ -236,6 +237,8 @@ struct Weir {
     open_at: Option<usize>,
     /// A server is in use there.
     busy_at: Option<usize>,
+    /// The transaction there, and its end by order, take about so many turns.
+    slowness: u64,
     waits_in: u64,
     /// When it has seen the primary last, by its own clock, and which.
     sees: (Micros, Option<usize>),
@@ -326,6 +329,7 @@ impl Fleet {
             has_gap: true,
             open_at: None,
             busy_at: None,
+            slowness: 1,
             waits_in: 0,
             sees: (0, None),
             work: Work::None,
@@ -375,7 +379,7 @@ impl Fleet {
                 let (now, view) = (self.now + weir.offset, weir.membership.view());
                 let gate = weir.membership.gate(None, now);
                 return Err(format!(
-                    "rest: {} does not serve: {gate:?}, {:?}, term {:?}, leader {:?}, {:?}",
+                    "fleet rest: {} does not serve: {gate:?}, {:?}, term {:?}, leader {:?}, {:?}",
                     weir.name,
                     weir.membership.trouble(),
                     view.term,
@@ -481,16 +485,17 @@ impl Fleet {
         }
         if weir.busy_at.is_none() {
             weir.busy_at = weir.open_at;
+            weir.slowness = if self.rng.one_in(10) { 40 } else { 3 };
         }
         let ghost = weir.ghost.take_if(|(_, until)| clock >= *until).or(weir.ghost);
         let ghost = ghost.filter(|(_, until)| clock < *until).map(|(node, _)| node);
         let sends_to = weir.busy_at.or(ghost);
-        if self.rng.one_in(3) {
+        if self.rng.one_in(self.weirs[at].slowness) {
             self.weirs[at].busy_at = None;
         }
         match sends_to {
             Some(node) if node != self.promoted => Err(format!(
-                "writer: {} sends to node {}, and node {} was promoted",
+                "fleet writer: {} sends to node {}, and node {} was promoted",
                 self.weirs[at].name, NODES[node], NODES[self.promoted]
             )),
             Some(_) | None => Ok(()),
@@ -569,13 +574,18 @@ impl Fleet {
         }
         let longest = if self.rng.one_in(50) { 5_000_000 } else { 200_000 };
         weir.watch_due = now + self.rng.below(longest);
-        let news = self.etcd.log.get(weir.watched..).unwrap_or_default();
+        let mut news = self.etcd.log.get(weir.watched..).unwrap_or_default();
+        if self.rng.one_in(3) && !news.is_empty() {
+            // Changes of one revision come together.
+            let last = news[self.rng.below(news.len() as u64) as usize].2;
+            news = &news[..news.partition_point(|(_, _, revision)| *revision <= last)];
+        }
         weir.membership.learn(news.iter().map(|(path, value, revision)| News {
             path,
             value: value.as_deref(),
             revision: *revision,
         }));
-        weir.watched = self.etcd.log.len();
+        weir.watched += news.len();
     }
 
     /// The member asks the nodes.
@@ -622,8 +632,8 @@ impl Fleet {
             Gate::Open => node,
             Gate::Wait(_) | Gate::Drain(_) => None,
             Gate::Cut(_) => {
-                // Workers close their connections a moment later.
-                weir.busy_at.take_if(|_| self.rng.one_in(4));
+                // Workers close their connections later.
+                weir.busy_at.take_if(|_| self.rng.one_in(weir.slowness));
                 None
             }
         };
@@ -714,7 +724,7 @@ impl Fleet {
         let other = others.clone().find(|(at, own)| *at != to && own.is_primary && own.is_up);
         if let Some((at, _)) = other {
             return Err(format!(
-                "fence: {leader} promotes {} while {} accepts writes",
+                "fleet fence: {leader} promotes {} while {} accepts writes",
                 NODES[to], NODES[at]
             ));
         }
@@ -725,7 +735,7 @@ impl Fleet {
             let may_send = weir.membership.lease().holds(clock) && weir.is_down_until <= self.now;
             if let Some(node) = sends.filter(|_| may_send) {
                 return Err(format!(
-                    "confirmed: {leader} promotes {} while {} may send to {}",
+                    "fleet confirmed: {leader} promotes {} while {} may send to {}",
                     NODES[to], weir.name, NODES[node]
                 ));
             }

@@ -16,7 +16,10 @@ mod world;
 
 use std::ops::Range;
 
-use run::run;
+use run::{run, run_fleet};
+
+/// One seed in so many plays several Weirs, too.
+const FLEETS: u64 = 3;
 
 /// The seeds of an ordinary test run.
 const SEEDS: Range<u64> = 0..2_000;
@@ -32,12 +35,20 @@ fn seeds() -> Range<u64> {
 fn the_primary_is_found_and_never_two_are_used() {
     if let Ok(seed) = std::env::var("SIM_SEED") {
         let seed = seed.parse().expect("SIM_SEED is a number");
-        run(seed, true).unwrap_or_else(|report| panic!("seed {seed}: {report}"));
+        let end = run(seed, true).and_then(|_| run_fleet(seed, true));
+        end.unwrap_or_else(|report| panic!("seed {seed}: {report}"));
         return;
     }
     let (mut failovers, mut steps) = (0, 0);
+    let runs = |seed: u64| {
+        let (found, steps) = run(seed, false)?;
+        if !seed.is_multiple_of(FLEETS) {
+            return Ok((found, steps));
+        }
+        run_fleet(seed, false).map(|(more, played)| (found + more, steps + played))
+    };
     for seed in seeds() {
-        match run(seed, false) {
+        match runs(seed) {
             Ok((more, played)) => {
                 failovers += more;
                 steps += played;

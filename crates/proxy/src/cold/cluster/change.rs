@@ -186,7 +186,9 @@ async fn drain_all(
 ) -> Result<(), Failure> {
     let Some(agreement) = agreement else { return Ok(()) };
     let drained = match agreement.turn(watched.configured.switchover_drain).await {
-        Err(Hesitation::Awaited(_)) if limits(watched).overtime == Overtime::Close => {
+        Err(Hesitation::Awaited(_) | Hesitation::Busy)
+            if limits(watched).overtime == Overtime::Close =>
+        {
             agreement.close();
             agreement.turn(AGREEING).await
         }
