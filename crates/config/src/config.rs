@@ -50,6 +50,8 @@ pub struct Config {
     pub hba_unread: bool,
     /// The content of `pcp_file`.
     pub pcp_users: PcpUsers,
+    /// Set if it could not be read, or has no valid line among invalid ones.
+    pub pcp_users_unread: bool,
     /// `auth_ldap_options`, if they are valid.
     pub ldap: Option<Arc<LdapOptions>>,
     pub access: AccessPolicy,
@@ -110,8 +112,8 @@ impl Config {
     }
 
     /// Keeps the content of a file that cannot be used, perhaps because it is just being replaced:
-    /// the users of `auth_file`, as in PgBouncer, the rules of `auth_hba_file`, and
-    /// `auth_ldap_options`. An `auth_type` that needs the file stays as it was, too, or nobody could
+    /// the users of `auth_file`, as in PgBouncer, the rules of `auth_hba_file`, the users of `pcp_file`,
+    /// and `auth_ldap_options`. An `auth_type` that needs the file stays as it was, too, or nobody could
     /// log in; but not one that asks for no password. Returns the messages about it.
     pub fn keep_unread(&mut self, running: &Self) -> Vec<String> {
         let mut kept = Vec::new();
@@ -132,6 +134,10 @@ impl Config {
         if self.hba_unread && self.global.auth_type == AuthType::Hba {
             self.hba = running.hba.clone();
             kept.push(HBA_KEPT.to_owned());
+        }
+        if self.pcp_users_unread {
+            self.pcp_users = running.pcp_users.clone();
+            kept.push("pcp_file could not be read, keeping its users".to_owned());
         }
         if self.ldap_is_unusable() && self.global.auth_type == AuthType::Ldap {
             self.ldap = running.ldap.clone();

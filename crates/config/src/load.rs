@@ -166,6 +166,7 @@ impl Config {
         (self.auth_file_unread, self.hba_unread) = (false, false);
         self.load_auth_file(|name| read_file(Path::new(&name)));
         self.load_hba(read_text);
+        self.load_pcp_users();
     }
 
     /// As in PgBouncer, an unreadable file or an invalid line is a warning: clients that only it
@@ -197,11 +198,13 @@ impl Config {
         self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));
     }
 
-    /// Without the file, nobody can log in with Pgpool-II's tools.
+    /// Without the file, nobody can log in with Pgpool-II's tools. On a reload, [`Self::keep_unread`]
+    /// keeps the old users.
     fn load_pcp_users(&mut self) {
         let name = self.global.pcp_file.clone().filter(|name| !name.is_empty());
         let file = Arc::from(name.clone().unwrap_or_default());
         let content = name.map(|name| read_text(Path::new(&name))).transpose();
+        let is_unread = content.is_err();
         let (users, odd) = match content {
             Ok(content) => PcpUsers::parse(&content.unwrap_or_default(), &file),
             Err(error) => {
@@ -212,6 +215,7 @@ impl Config {
         if self.global.pcp_port != 0 && users.0.is_empty() && odd.is_empty() {
             self.warnings.push(self.positions.mistake("pcp_port", Reason::NoPcpUser));
         }
+        self.pcp_users_unread = is_unread || users.0.is_empty() && !odd.is_empty();
         self.pcp_users = users;
         self.warnings.extend(odd);
     }

@@ -73,6 +73,34 @@ fn the_users_of_the_tools_are_read_and_a_port_without_users_is_named() {
 }
 
 #[test]
+fn a_reload_keeps_the_users_of_the_tools_if_their_file_cannot_be_read() {
+    let folder = Folder::new("pcp-kept");
+    let file = folder.write("pcp.conf", &format!("admin:{}\n", "0a".repeat(16)));
+    let text = format!("[pgbouncer]\npcp_port = 9898\npcp_file = {}\n", file.display());
+    let path = folder.write("p.ini", &text);
+    let running = Config::load(&path).unwrap();
+    let reload = |content: Option<&str>| {
+        match content {
+            Some(content) => fs::write(&file, content).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        let mut whole = Config::load(&path).unwrap();
+        let kept = whole.keep_unread(&running);
+        // If the configuration file has a mistake, too.
+        let mut reread = running.clone();
+        reread.reread_access();
+        assert_eq!(reread.keep_unread(&running), kept);
+        assert_eq!(reread.pcp_users, whole.pcp_users);
+        (whole.pcp_users, kept)
+    };
+    let kept = vec!["pcp_file could not be read, keeping its users".to_owned()];
+    assert_eq!(reload(Some("adm")), (running.pcp_users.clone(), kept.clone()));
+    assert_eq!(reload(None), (running.pcp_users.clone(), kept));
+    let (users, kept) = reload(Some("# nobody\n"));
+    assert_eq!((users.0.len(), kept), (0, Vec::new()), "an empty file removes the users");
+}
+
+#[test]
 fn a_missing_auth_file_keeps_users_out_and_a_missing_configuration_is_an_error() {
     let folder = Folder::new("missing");
     let gone = folder.0.join("gone");

@@ -161,7 +161,8 @@ impl Controller {
         // Mistakes in the files were reported before.
         config.warnings.clear();
         config.errors.clear();
-        (config.auth_file_unread, config.hba_unread) = (false, false);
+        (config.auth_file_unread, config.hba_unread, config.pcp_users_unread) =
+            (false, false, false);
         config.set(key, value).map_err(|reason| reason.to_string())?;
         // Rules and LDAP options that let nobody in are refused. Unusable users are accepted, as in
         // PgBouncer.
