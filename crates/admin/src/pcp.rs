@@ -3,14 +3,18 @@
 //!
 //! ```text
 //!   salt ─► login ─► request ─► answer ─► request … ─► end
-//!             └─► refused: the caller waits before it sends the answer, and closes
+//!             └─► wrong: the caller waits before it sends the answer, and closes
 //! ```
 //!
 //! * `frame.rs`: the messages of both directions
 //! * `request.rs`: what a client may ask
 //! * `answer.rs`: the answers with facts; `watchdog.rs`: the one about several Weirs
 //!
-//! **Invariant:** only a user that is logged in gets facts, and only an admin changes anything.
+//! A session tries one login. The caller decides when ([`Pcp::log_in`]), so that it can bound the
+//! logins of all sessions together.
+//!
+//! **Invariant:** only a user that is logged in gets facts, and only an admin changes anything, by the
+//! users of the present configuration.
 
 mod answer;
 mod frame;
@@ -34,10 +38,19 @@ pub struct Pcp {
     salts: fn() -> [u8; 4],
     /// The salt of the next login.
     salt: Option<[u8; 4]>,
+    /// A login that is not tried yet.
+    login: Option<Login>,
     /// The user that is logged in.
     user: Option<PcpUser>,
     /// Bytes that are not parsed yet.
     received: Vec<u8>,
+}
+
+struct Login {
+    user: String,
+    /// Proves the password for the salt.
+    digest: String,
+    salt: [u8; 4],
 }
 
 /// The caller's next step after a request. The answer is sent first.
@@ -47,8 +60,8 @@ pub enum PcpNext {
     Receive,
     /// There may be another request.
     GoOn,
-    /// Pause, since a login has failed; then send the answer and close.
-    Refused,
+    /// Call [`Pcp::log_in`]: the client wants to log in.
+    LogIn,
     Close,
     Shutdown(Shutdown),
 }
@@ -76,7 +89,7 @@ impl fmt::Debug for Pcp {
 impl Pcp {
     /// `salts` draws four unpredictable bytes.
     pub fn new(control: Arc<dyn Control>, salts: fn() -> [u8; 4]) -> Self {
-        Self { control, salts, salt: None, user: None, received: Vec::new() }
+        Self { control, salts, salt: None, login: None, user: None, received: Vec::new() }
     }
 
     #[must_use]
@@ -88,7 +101,7 @@ impl Pcp {
         self.received.extend_from_slice(bytes);
     }
 
-    /// Answers the next request, if there is a whole one.
+    /// Answers the next request, if there is a whole one; a login is answered by [`Self::log_in`].
     pub async fn answer(&mut self, out: &mut Vec<u8>) -> PcpNext {
         let frame = match Frame::take(&mut self.received) {
             Ok(Some(frame)) => frame,
@@ -135,8 +148,11 @@ impl Pcp {
         out: &mut Vec<u8>,
     ) -> Result<PcpNext, Refusal> {
         let is_login = matches!(request, Request::Salt | Request::LogIn { .. });
-        if !is_login && !self.is_logged_in() {
-            return Err(UNAUTHORIZED);
+        match self.is_logged_in() {
+            true if is_login => return Err(Refusal::Fatal("this connection is logged in already")),
+            true => self.follow_users()?,
+            false if is_login => {}
+            false => return Err(UNAUTHORIZED),
         }
         if request.needs_admin() {
             self.refuse_changes()?;
@@ -148,7 +164,12 @@ impl Pcp {
                 Answer::new(out, b'm').bytes(salt).end();
                 return Ok(PcpNext::GoOn);
             }
-            Request::LogIn { user, digest } => return Ok(self.log_in(user, digest, out)),
+            Request::LogIn { user, digest } => {
+                let salt = self.salt.take().ok_or(Refusal::Fatal("login without a salt"))?;
+                let (user, digest) = (user.to_owned(), digest.to_owned());
+                self.login = Some(Login { user, digest, salt });
+                return Ok(PcpNext::LogIn);
+            }
             Request::End => return Ok(PcpNext::Close),
             Request::NodeCount => answer::node_count(out, &self.control.snapshot().await),
             Request::Nodes(which) => answer::nodes(out, &self.control.snapshot().await, which)?,
@@ -190,31 +211,42 @@ impl Pcp {
         Ok(PcpNext::GoOn)
     }
 
-    /// Checks a login. The salt is good for one attempt.
-    fn log_in(&mut self, user: &str, digest: &str, out: &mut Vec<u8>) -> PcpNext {
-        let Some(salt) = self.salt.take() else {
-            return self.refuse(out, &Refusal::Fatal("login without a salt"));
-        };
+    /// Tries the login that [`PcpNext::LogIn`] tells of, and answers it. If the result is false, the
+    /// caller waits before it sends the answer, and closes.
+    pub fn log_in(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(Login { user, digest, salt }) = self.login.take() else { return false };
         let config = self.control.config();
         // All lines are tried, so that the time does not tell which names there are.
         let is_right = |own: &&PcpUser| {
-            let is_proof = proves(&own.md5, &own.name, salt, digest);
+            let is_proof = proves(&own.md5, &own.name, salt, &digest);
             is_proof && own.name == user
         };
         let mut right: Vec<_> = config.pcp_users.0.iter().filter(is_right).collect();
-        match right.pop() {
-            Some(own) => {
-                self.user = Some(own.clone());
-                Answer::new(out, b'r').text("AuthenticationOK").end();
-                PcpNext::GoOn
-            }
-            None => {
+        self.user = right.pop().cloned();
+        match self.is_logged_in() {
+            true => Answer::new(out, b'r').text("AuthenticationOK").end(),
+            false => {
                 let name: String = user.chars().filter(|c| !c.is_control()).collect();
                 self.control.error(&format!("PCP login of user '{name}' failed"));
                 frame::error(out, "FATAL", "authentication failed: wrong user name or password");
-                PcpNext::Refused
             }
         }
+        self.is_logged_in()
+    }
+
+    /// Takes the user's rights from the present configuration.
+    ///
+    /// # Errors
+    /// When it has no such user with this password any more.
+    fn follow_users(&mut self) -> Result<(), Refusal> {
+        let config = self.control.config();
+        let is_same = |own: &&PcpUser, user: &PcpUser| own.name == user.name && own.md5 == user.md5;
+        if let Some(user) = &mut self.user {
+            let present = config.pcp_users.0.iter().rfind(|own| is_same(own, user));
+            let gone = "pcp_file has this user with this password no more";
+            *user = present.ok_or(Refusal::Fatal(gone))?.clone();
+        }
+        Ok(())
     }
 
     /// Returns cluster and name of a node.

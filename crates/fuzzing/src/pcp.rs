@@ -69,7 +69,8 @@ fn play(bytes: &[u8], fails: bool, mut cuts: Option<Rng>) -> Outcome {
                 process.changes.fetch_add(1, Ordering::Relaxed);
                 break;
             }
-            PcpNext::Refused | PcpNext::Close => break,
+            PcpNext::LogIn if pcp.log_in(&mut out) => {}
+            PcpNext::LogIn | PcpNext::Close => break,
         }
     }
     check_whole(&out);

@@ -470,6 +470,8 @@ pub(crate) struct Recorder {
     pub(crate) not_reloaded: Option<Vec<String>>,
     pub(crate) console_columns: ConsoleColumns,
     pub(crate) pcp_compat: PcpCompat,
+    /// The users since a reload.
+    pub(crate) pcp_users: Mutex<Option<PcpUsers>>,
     /// PAUSE without a name never comes to its end.
     pub(crate) is_busy: bool,
 }
@@ -512,6 +514,9 @@ impl Control for Recorder {
         let mut config = config();
         config.global.console_columns = self.console_columns;
         config.global.pcp_compat = self.pcp_compat;
+        if let Some(users) = &*self.pcp_users.lock().unwrap() {
+            config.pcp_users = users.clone();
+        }
         Arc::new(config)
     }
 

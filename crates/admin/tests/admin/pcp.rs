@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admin::{Control, Pcp, PcpNext, Shutdown};
-use config::PcpCompat;
+use config::{PcpCompat, PcpUser, PcpUsers};
 
 use crate::fixture::{MD5, Recorder};
 
@@ -47,18 +47,20 @@ impl Tool {
 
     async fn logged_in(user: &str, process: Recorder) -> Self {
         let mut tool = Self::new(process);
-        assert_eq!(tool.log_in(user, &digest(MD5, user, SALT)).await, PcpNext::GoOn);
+        assert!(tool.log_in(user, &digest(MD5, user, SALT)).await);
         tool
     }
 
-    async fn log_in(&mut self, user: &str, digest: &str) -> PcpNext {
+    async fn log_in(&mut self, user: &str, digest: &str) -> bool {
         let (salt, next) = self.ask(b'M', b"").await;
         assert_eq!((salt, next), (vec!["m \\x01|\\x03\\x04".to_owned()], PcpNext::GoOn));
-        let (answer, next) = self.ask(b'R', format!("{user}\0{digest}\0").as_bytes()).await;
-        if next == PcpNext::GoOn {
-            assert_eq!(answer, ["r AuthenticationOK|"]);
-        }
-        next
+        let asked = self.ask(b'R', format!("{user}\0{digest}\0").as_bytes()).await;
+        assert_eq!(asked, (Vec::new(), PcpNext::LogIn));
+        let mut out = Vec::new();
+        let is_right = self.pcp.log_in(&mut out);
+        let wrong = "E SFATAL|CXX000|Mauthentication failed: wrong user name or password||";
+        assert_eq!(printed(&out), [if is_right { "r AuthenticationOK|" } else { wrong }]);
+        is_right
     }
 
     async fn ask(&mut self, code: u8, body: &[u8]) -> (Vec<String>, PcpNext) {
@@ -87,13 +89,46 @@ async fn only_the_right_password_logs_in_and_a_salt_is_good_for_one_attempt() {
         [("pcpadmin", &*wrong), ("nobody", &*digest(MD5, "nobody", SALT)), ("pcpadmin", "")]
     {
         let mut tool = Tool::new(Recorder::default());
-        assert_eq!(tool.log_in(user, digest).await, PcpNext::Refused, "{user}");
+        assert!(!tool.log_in(user, digest).await, "{user}");
         assert!(!tool.pcp.is_logged_in());
         let right = format!("pcpadmin\0{}\0", self::digest(MD5, "pcpadmin", SALT));
         let (answer, next) = tool.ask(b'R', right.as_bytes()).await;
         assert_eq!(answer, ["E SFATAL|CXX000|Mlogin without a salt||"]);
         assert_eq!(next, PcpNext::Close);
+        assert!(!tool.pcp.log_in(&mut Vec::new()), "there is no login to try");
     }
+}
+
+#[tokio::test]
+async fn nobody_logs_in_twice_in_a_connection() {
+    let right = format!("pcpadmin\0{}\0", digest(MD5, "pcpadmin", SALT));
+    for (code, body) in [(b'M', &b""[..]), (b'R', right.as_bytes())] {
+        let mut viewer = Tool::logged_in("viewer", Recorder::default()).await;
+        let (answer, next) = viewer.ask(code, body).await;
+        assert_eq!(answer, ["E SFATAL|CXX000|Mthis connection is logged in already||"]);
+        assert_eq!(next, PcpNext::Close);
+        assert!(!viewer.pcp.log_in(&mut Vec::new()));
+    }
+}
+
+#[tokio::test]
+async fn a_session_has_the_rights_of_the_present_users() {
+    let user = |md5: &str, is_admin| PcpUser { name: "pcpadmin".into(), md5: md5.into(), is_admin };
+    let mut admin = Tool::logged_in("pcpadmin", Recorder::default()).await;
+    let set = |tool: &Tool, users| *tool.process.pcp_users.lock().unwrap() = Some(PcpUsers(users));
+    set(&admin, vec![user(MD5, false)]);
+    assert_eq!(admin.answer(b'L', b"").await, ["l CommandComplete|3|"]);
+    let refused = ["E SERROR|CXX000|Mthis user is read-only||"];
+    assert_eq!(admin.answer(b'Z', b"l").await, refused);
+    set(&admin, vec![user(MD5, true)]);
+    assert_eq!(admin.answer(b'Z', b"l").await, ["z CommandComplete|"]);
+    for users in [Vec::new(), vec![user("00000000000000000000000000000000", true)]] {
+        set(&admin, users);
+        let (answer, next) = admin.ask(b'Z', b"l").await;
+        let gone = "E SFATAL|CXX000|Mpcp_file has this user with this password no more||";
+        assert_eq!((answer, next), (vec![gone.to_owned()], PcpNext::Close));
+    }
+    assert_eq!(admin.done(), ["reload"]);
 }
 
 #[tokio::test]
