@@ -358,7 +358,7 @@ keys! {
     /// File of the users of the tools: a line `NAME:MD5` for each, as in `pcp.conf` of Pgpool-II. MD5 is
     /// the output of `pg_md5`. Behind `:read-only`, a user can look but not change anything. Weir's own.
     pcp_file: Option<String> = unset, reload, acts;
-    /// Version of Pgpool-II whose tools are used: up to `4.3`, or from `4.4` on. With the wrong one,
+    /// Version of Pgpool-II whose tools are used: `4.3`, or from `4.4` on. With the wrong one,
     /// `pcp_node_info` prints values in the wrong places (docs/pgpool.md). Weir's own.
     pcp_compat: PcpCompat = "4.4", reload, acts;
 }
