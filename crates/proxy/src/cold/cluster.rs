@@ -102,8 +102,8 @@ pub(crate) struct Clusters {
 
 impl Clusters {
     /// `detached`: cluster and name of each node that an operator has detached in the process before an
-    /// online restart.
-    pub(crate) fn new(detached: Vec<(String, String)>) -> Self {
+    /// online restart, if there was one.
+    pub(crate) fn new(detached: Option<Vec<(String, String)>>) -> Self {
         Self { detached: detached::Detached::new(detached), ..Self::default() }
     }
 

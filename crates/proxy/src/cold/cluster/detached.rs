@@ -4,7 +4,8 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -15,30 +16,48 @@ use config::{Global, in_words};
 use super::{Watched, act, judged};
 use crate::{cold::controller::Controller, exchange::hub::lock, warning};
 
+/// The maximum length of the file, in bytes.
+const FILE_LEN_MAX: u64 = 64 << 10;
+
 /// Cluster and node of each.
 type Names = BTreeSet<(String, String)>;
 
 #[derive(Debug, Default)]
-pub(super) struct Detached(Mutex<Names>);
+pub(super) struct Detached {
+    names: Mutex<Names>,
+    /// They are from the process before an online restart.
+    is_handed_over: bool,
+}
 
 impl Detached {
-    pub(super) fn new(names: Vec<(String, String)>) -> Self {
-        Self(Mutex::new(names.into_iter().collect()))
+    /// `handed_over`: by the process before an online restart.
+    pub(super) fn new(handed_over: Option<Vec<(String, String)>>) -> Self {
+        let is_handed_over = handed_over.is_some();
+        let names = handed_over.unwrap_or_default().into_iter().collect();
+        Self { names: Mutex::new(names), is_handed_over }
     }
 
     pub(super) fn names(&self) -> Vec<(String, String)> {
-        lock(&self.0).iter().cloned().collect()
+        lock(&self.names).iter().cloned().collect()
     }
 
     pub(super) fn contains(&self, cluster: &str, node: &str) -> bool {
-        lock(&self.0).contains(&(cluster.to_owned(), node.to_owned()))
+        lock(&self.names).contains(&(cluster.to_owned(), node.to_owned()))
     }
 
-    /// Reads the file, if there is a pidfile. It may be newer than what another process has handed over.
+    /// Reads the file, if there is a pidfile. After an online restart it has the file follow instead.
     pub(super) fn load(&self, global: &Global) {
         let Some(path) = path(global) else { return };
+        let mut own = lock(&self.names);
         match read(&path) {
-            Ok(names) => *lock(&self.0) = names,
+            Ok(names) if self.is_handed_over && names == *own => {}
+            Ok(_) | Err(_) if self.is_handed_over => {
+                if let Err(error) = write(&path, &own) {
+                    let (path, why) = (path.display(), in_words(&error));
+                    warning!("cannot write {path}: {why}; DETACH does not hold over a restart");
+                }
+            }
+            Ok(names) => *own = names,
             Err(error) => warning!(
                 "cannot read {}: {}; no standby is detached",
                 path.display(),
@@ -49,7 +68,7 @@ impl Detached {
 
     /// Changes the file first, so that what is in force is in the file.
     fn set(&self, name: (String, String), is_detached: bool, global: &Global) -> io::Result<()> {
-        let mut own = lock(&self.0);
+        let mut own = lock(&self.names);
         let mut names = own.clone();
         match is_detached {
             true => names.insert(name),
@@ -73,26 +92,40 @@ fn path(global: &Global) -> Option<PathBuf> {
 }
 
 fn read(path: &Path) -> io::Result<Names> {
-    match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Names::new()),
-        Err(error) => Err(error),
+    let file = match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Names::new()),
+        opened => opened?,
+    };
+    let mut bytes = Vec::new();
+    file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_LEN_MAX {
+        return Err(io::Error::other(format!("longer than {} KiB", FILE_LEN_MAX >> 10)));
     }
+    serde_json::from_slice(&bytes).map_err(io::Error::other)
 }
 
 /// Replaces the file as a whole, or removes it if there is nothing to keep.
 fn write(path: &Path, names: &Names) -> io::Result<()> {
     if names.is_empty() {
-        return match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        };
+        return remove(path);
     }
     let new = path.with_extension("detached.new");
-    let mut file = fs::File::create(&new)?;
+    // It may be left from a process that was killed.
+    remove(&new)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(&serde_json::to_vec(names).map_err(io::Error::other)?)?;
     file.sync_all()?;
-    fs::rename(&new, path)
+    fs::rename(&new, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Removes a file, if it exists.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 impl Controller {
@@ -108,15 +141,8 @@ impl Controller {
     ) -> Result<(), String> {
         let watched = self.watched(cluster)?;
         let id = watched.node_called(node)?;
-        {
-            let own = lock(&watched.cluster);
-            let is_primary = own.last_primary() == Some(id);
-            if is_detached && is_primary {
-                return Err(format!(
-                    "node {node} is the primary of cluster {cluster}, and a primary is not detached: \
-                     make another node the primary with SWITCHOVER first"
-                ));
-            }
+        if is_detached {
+            watched.refuse_detach(id)?;
         }
         let (controller, name) = (self.clone(), (cluster.to_owned(), node.to_owned()));
         // The console's client may leave, and the change goes on.
@@ -151,6 +177,32 @@ impl Controller {
 }
 
 impl Watched {
+    /// Returns why a node is not detached now.
+    fn refuse_detach(&self, id: NodeId) -> Result<(), String> {
+        let (cluster, node) = (&self.name, &self.configured.nodes[usize::from(id.0)].name);
+        if self.fleet.is_some() {
+            return Err(format!(
+                "cluster {cluster} has etcd, and DETACH would be known to this Weir only: give node \
+                 {node} the weight *0 in nodes of all members, so that it gets no reads"
+            ));
+        }
+        if lock(&self.cluster).last_primary() == Some(id) {
+            return Err(format!(
+                "node {node} is the primary of cluster {cluster}, and a primary is not detached: \
+                 make another node the primary with SWITCHOVER first"
+            ));
+        }
+        if self.is_changing() {
+            return Err(format!(
+                "the primary of cluster {cluster} is being changed: try again later"
+            ));
+        }
+        if lock(&self.past).ordered() == Some(id) {
+            return Err(format!("node {node} was ordered to promote itself and may still do so"));
+        }
+        Ok(())
+    }
+
     /// Returns a node by its name.
     pub(super) fn node_called(&self, name: &str) -> Result<NodeId, String> {
         let nodes = &self.configured.nodes;
@@ -173,6 +225,8 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -191,7 +245,17 @@ mod tests {
         second.load(&global);
         assert!(second.contains("main", "c") && !second.contains("main", "b"));
         assert!(!second.contains("other", "c"));
-        second.set(name("c"), false, &global).unwrap();
+        // After an online restart, what was handed over is in force, and the file follows.
+        let handed_over = Detached::new(Some(vec![name("d")]));
+        handed_over.load(&global);
+        assert!(handed_over.contains("main", "d") && !handed_over.contains("main", "c"));
+        second.load(&global);
+        assert_eq!(second.names(), [name("d")]);
+        let file = path(&global).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::write(&file, " ".repeat(FILE_LEN_MAX as usize + 1)).unwrap();
+        assert!(read(&file).unwrap_err().to_string().starts_with("longer than 64 KiB"));
+        second.set(name("d"), false, &global).unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         // If it cannot be written, the intent is not in force.
         fs::remove_dir_all(&folder).unwrap();

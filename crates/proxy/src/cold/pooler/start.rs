@@ -85,11 +85,11 @@ pub(super) fn start(
     let Service { listeners, notifier } = options.service;
     let mut handover = options.handover;
     let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.handover_state));
-    let (mut passwords, mut detached) = (Vec::new(), Vec::new());
+    let (mut passwords, mut detached) = (Vec::new(), None);
     if let Some(handover) = &mut handover {
         resume_nodes(&mut config, mem::take(&mut handover.handover_state.clusters));
         passwords = mem::take(&mut handover.handover_state.passwords);
-        detached = mem::take(&mut handover.handover_state.detached);
+        detached = Some(mem::take(&mut handover.handover_state.detached));
     }
     let listeners = listen_on(&config, listeners, handover.as_mut())?;
 
