@@ -55,7 +55,7 @@ use std::{
     time::Duration,
 };
 
-use self::{change_right::ChangeRight, fleet::Fleet, samples::Samples};
+use self::{change_right::ChangeRight, fleet::state::Fleet, samples::Samples};
 use ::cluster::{
     Change, Cluster, Doubt, Fact, NodeId, Past, Reason, Replication, Settings, Verdict,
 };
@@ -377,7 +377,9 @@ fn start(
     configured: &Configured,
     known: Option<&Watched>,
 ) -> JoinSet<()> {
-    let fleet = Fleet::of(controller, name, configured, known);
+    let port = controller.config().global.listen_port;
+    let own_fleet = known.and_then(|own| Some((&own.configured, own.fleet.as_ref()?)));
+    let fleet = Fleet::of((&controller.0.shared.leases, port), name, configured, own_fleet);
     let watched = Watched::new(name, configured, known, fleet, controller.now());
     let watched = Arc::new(watched);
     let _ = controller.0.shared.hub.switch(|switches| {
@@ -558,7 +560,7 @@ fn publish(controller: &Controller, watched: &Watched) {
         state.outage.clone_from(&hold);
     } else if state.outage.is_none() {
         let fleet = watched.fleet.as_ref();
-        let disagreement = fleet.and_then(|fleet| fleet.outage(controller, watched));
+        let disagreement = fleet.and_then(|own| fleet::outage(own, controller, watched));
         state.outage = disagreement.or_else(|| lock(&watched.resuming).clone());
     }
     let shared = &controller.0.shared;

@@ -3,6 +3,7 @@
 //! `cluster::fleet` decides. Here its requests go to etcd, and the pools are told whether clients may
 //! use the primary.
 //!
+//! * `state.rs`: what is known of the members, and the lease
 //! * `access.rs`: the access to etcd, by the configuration
 //! * `change.rs`: a change of the primary, with the agreement of the other members
 //! * `orders.rs`: an operator's orders: FAILOVER PAUSE, RESUME, FORGET
@@ -12,21 +13,18 @@ mod access;
 pub(super) mod change;
 pub(super) mod info;
 mod orders;
+pub(super) mod state;
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use ::cluster::{
     Micros, Verdict,
-    fleet::{Answer, Gate, Me, Membership, News, Own, Seen, TTL, Writer},
+    fleet::{Answer, Gate, Membership, News, Own, Seen, TTL, Writer},
 };
-use config::{Cluster as Configured, FailoverKind};
 use engine::{
     journal::EventKind,
     pool::{Outage, OutageKind},
@@ -35,11 +33,9 @@ use engine::{
 };
 use etcd::{Changes, Etcd};
 use net::sys::process;
-use tokio::{
-    sync::{Notify, watch},
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
+use self::state::Fleet;
 use super::{
     Watched,
     change::{end_listeners, pools_at_primary},
@@ -47,7 +43,7 @@ use super::{
 };
 use crate::{
     cold::controller::Controller,
-    exchange::{hub::lock, leases::LeaseEnd, mail::ShellMail},
+    exchange::{hub::lock, mail::ShellMail},
     log, warning,
 };
 
@@ -62,141 +58,18 @@ const RETRY: Duration = Duration::from_millis(500);
 /// A stopping Weir tries to leave for so long.
 const LEAVING: Duration = Duration::from_secs(2);
 
-#[derive(Debug)]
-pub(super) struct Fleet {
-    membership: Mutex<Membership>,
-    /// For the workers. None with `failover = follow`: nobody needs a lease then.
-    end: Option<Arc<LeaseEnd>>,
-    /// As the pools were told last.
-    gate: Mutex<Gate>,
-    /// See [`Own::waits_in`].
-    waits_in: AtomicU64,
-    /// The records have changed.
-    changed: Notify,
-    /// The number of times that all records were read, and the last revision.
-    loaded: watch::Sender<(u64, i64)>,
-    is_leaving: std::sync::atomic::AtomicBool,
-    /// Why etcd cannot be used at all, for example for a file that cannot be read.
-    trouble: Mutex<Option<String>>,
-}
-
-/// Returns the name of this Weir among those of the cluster.
-fn member_name(controller: &Controller, configured: &Configured) -> String {
-    configured.member.clone().unwrap_or_else(|| {
-        let host = process::host_name();
-        format!("{host}:{}", controller.config().global.listen_port)
-    })
-}
-
-fn random_word() -> String {
-    let mut word = [0; 8];
-    net::random::fill(&mut word);
-    format!("{:016x}", u64::from_ne_bytes(word))
-}
-
-impl Fleet {
-    /// Returns this Weir's membership in a cluster; None without etcd. It stays the same over a reload
-    /// that does not change the keys for etcd.
-    pub(super) fn of(
-        controller: &Controller,
-        name: &str,
-        configured: &Configured,
-        known: Option<&Watched>,
-    ) -> Option<Arc<Self>> {
-        let leases = &controller.0.shared.leases;
-        if configured.etcd.is_empty() {
-            leases.forget(name);
-            return None;
-        }
-        let is_same = |own: &&Watched| {
-            let keys =
-                |own: &Configured| (own.etcd_prefix.clone(), own.member.clone(), own.failover);
-            !own.configured.etcd.is_empty() && keys(&own.configured) == keys(configured)
-        };
-        if let Some(known) = known.filter(is_same).and_then(|own| own.fleet.clone()) {
-            return Some(known);
-        }
-        let is_own = configured.failover == FailoverKind::Own;
-        if !is_own {
-            leases.forget(name);
-        }
-        let inherited = leases.take_inherited(name);
-        let me = Me {
-            member: member_name(controller, configured),
-            instance: inherited.as_ref().map_or_else(random_word, |own| own.instance.clone()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            follows: !is_own,
-            shared_until: inherited.map_or(0, |own| own.until),
-        };
-        Some(Arc::new(Self {
-            membership: Mutex::new(Membership::new(me)),
-            end: is_own.then(|| leases.require(name)),
-            gate: Mutex::new(Gate::Wait("etcd was not asked yet".to_owned())),
-            waits_in: AtomicU64::new(0),
-            changed: Notify::new(),
-            loaded: watch::Sender::new((0, 0)),
-            is_leaving: std::sync::atomic::AtomicBool::new(false),
-            trouble: Mutex::default(),
-        }))
-    }
-
-    /// Does the membership decide whether clients may use the primary (`failover = own`)?
-    pub(super) fn guards(&self) -> bool {
-        self.end.is_some()
-    }
-
-    /// Changes the membership, and tells the workers the end of the lease.
-    fn with<T>(&self, change: impl FnOnce(&mut Membership) -> T) -> T {
-        let mut membership = lock(&self.membership);
-        let outcome = change(&mut membership);
-        if let Some(end) = &self.end {
-            end.set(membership.lease().until());
-        }
-        drop(membership);
-        self.changed.notify_waiters();
-        outcome
-    }
-
-    /// Returns why this Weir does not begin to replace the lost primary `node`.
-    pub(super) fn hesitation(&self, node: &str) -> Option<String> {
-        let membership = lock(&self.membership);
-        membership.may_begin(node, process::boottime_us()).err().map(|why| why.to_string())
-    }
-
-    /// Returns why no member replaces a lost primary, whatever happens.
-    pub(super) fn paused_because(&self) -> Option<String> {
-        let membership = lock(&self.membership);
-        let pause = membership.view().pause.as_ref()?;
-        Some(format!("FAILOVER PAUSE by member {}", pause.by))
-    }
-
-    /// Returns why clients wait, as far as it depends on the other members.
-    pub(super) fn outage(&self, controller: &Controller, watched: &Watched) -> Option<Arc<Outage>> {
-        let (why, kind) = match self.present_gate(watched) {
-            Gate::Open => return None,
-            Gate::Drain(why) => (why, OutageKind::Planned),
-            Gate::Wait(why) | Gate::Cut(why) => (why, OutageKind::Other),
-        };
-        Some(Arc::new(Outage { why, since: controller.now(), kind }))
-    }
-
-    fn present_gate(&self, watched: &Watched) -> Gate {
-        let writer = writer_of_pools(watched);
-        let membership = lock(&self.membership);
-        match self.guards() {
-            true => membership.gate(writer.as_ref(), process::boottime_us()),
-            false => Gate::Open,
-        }
-    }
-
-    /// Returns why this Weir carries out no SWITCHOVER: another member may replace the primary meanwhile.
-    pub(super) fn defers(&self) -> Option<String> {
-        let membership = lock(&self.membership);
-        let view = membership.view();
-        let other = view.members.iter().find(|(_, own)| !own.follows)?.0;
-        let leader = view.leader.as_ref().map_or(other, |leader| &leader.record.member);
-        (!self.guards()).then(|| format!("member {leader} leads: order it there"))
-    }
+/// Returns why clients wait, as far as it depends on the other members.
+pub(super) fn outage(
+    fleet: &Fleet,
+    controller: &Controller,
+    watched: &Watched,
+) -> Option<Arc<Outage>> {
+    let (why, kind) = match fleet.gate_to(writer_of_pools(watched).as_ref()) {
+        Gate::Open => return None,
+        Gate::Drain(why) => (why, OutageKind::Planned),
+        Gate::Wait(why) | Gate::Cut(why) => (why, OutageKind::Other),
+    };
+    Some(Arc::new(Outage { why, since: controller.now(), kind }))
 }
 
 impl Controller {
@@ -446,7 +319,7 @@ async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
         if !fleet.guards() {
             continue;
         }
-        let gate = fleet.present_gate(watched);
+        let gate = fleet.gate_to(writer_of_pools(watched).as_ref());
         let number = {
             let membership = lock(&fleet.membership);
             membership.view().present().map_or(0, |term| term.number)

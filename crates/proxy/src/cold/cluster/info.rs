@@ -16,7 +16,7 @@ use engine::{ids::Micros, switches::Fitness};
 
 use super::checks::Checks;
 
-use super::FleetInfo;
+use super::fleet::info::FleetInfo;
 use crate::{cold::controller::Controller, exchange::hub::lock};
 
 /// A cluster at one moment.

@@ -6,7 +6,7 @@ use ::cluster::fleet::{Hesitation, Membership, Phase, Succession, Turn, Writer};
 use net::sys::process;
 use tokio::time::{Instant, sleep};
 
-use super::Fleet;
+use super::state::Fleet;
 use crate::log;
 
 /// The interval at which the records are looked at.

@@ -3,7 +3,7 @@
 use ::cluster::fleet::{Phase, Term};
 use net::sys::process;
 
-use super::Fleet;
+use super::state::Fleet;
 use crate::exchange::hub::lock;
 
 /// A Weir at one moment, as this Weir knows it.

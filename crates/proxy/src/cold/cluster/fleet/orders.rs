@@ -6,7 +6,7 @@ use ::cluster::fleet::{Membership, Pause};
 use config::FailoverKind;
 use tokio::time::{sleep, timeout};
 
-use super::{super::Watched, Fleet};
+use super::{super::Watched, state::Fleet};
 use crate::{cold::controller::Controller, exchange::hub::lock, log};
 
 /// An operator waits for etcd for so long.
