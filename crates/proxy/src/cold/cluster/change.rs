@@ -479,6 +479,10 @@ async fn obey_agreed(
     let outcome = obey(controller, watched, order, promotion).await;
     if matches!(order, Order::Fence(_)) && outcome == Outcome::Done {
         agreement.fenced();
+        // The next term is proposed when this one is written.
+        if let Err(why) = agreement.turn(AGREEING).await {
+            warning!("cluster {}: the fence is not written down: {why}", watched.name);
+        }
     }
     outcome
 }
