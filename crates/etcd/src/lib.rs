@@ -8,9 +8,9 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use cluster::fleet::{Answer, Request, TTL, Transaction};
+use cluster::fleet::{Answer, News, Request, TTL, Transaction};
 use etcd_client::{
-    Certificate, Client, Compare, CompareOp, ConnectOptions, Error, EventType, GetOptions,
+    Certificate, Client, Compare, CompareOp, ConnectOptions, Error, Event, EventType, GetOptions,
     Identity, KeyValue, PutOptions, TlsOptions, Txn, TxnOp, TxnOpResponse, WatchOptions,
     WatchStream,
 };
@@ -54,16 +54,6 @@ impl std::fmt::Debug for Etcd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Etcd").field("prefix", &self.prefix).finish_non_exhaustive()
     }
-}
-
-/// A changed record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// The key without the prefix.
-    pub path: String,
-    /// None: the record was deleted.
-    pub value: Option<Vec<u8>>,
-    pub revision: i64,
 }
 
 /// The changes of all records, in their order.
@@ -130,11 +120,8 @@ impl Etcd {
     }
 
     fn loaded(&self, records: &[KeyValue], revision: i64) -> Answer {
-        let record = |own: &KeyValue| {
-            let path = own.key_str().ok()?.strip_prefix(&self.prefix)?;
-            Some((path.to_owned(), own.value().to_vec(), own.mod_revision()))
-        };
-        Answer::Loaded { records: records.iter().filter_map(record).collect(), revision }
+        let records = records.iter().filter_map(|own| news(&self.prefix, own, true));
+        Answer::Loaded { records: records.collect(), revision }
     }
 
     async fn change(&self, change: &Transaction) -> Result<Answer, String> {
@@ -205,21 +192,23 @@ impl Changes {
     ///
     /// # Errors
     /// Why the watch has ended. Changes may be missed from then on.
-    pub async fn next(&mut self) -> Result<Vec<Event>, String> {
-        let news = self.stream.message().await.map_err(|error| in_words(&error))?;
-        let news = news.ok_or("etcd has ended the watch")?;
-        if news.canceled() {
-            return Err(format!("etcd has ended the watch: {}", news.cancel_reason()));
+    pub async fn next(&mut self) -> Result<Vec<News>, String> {
+        let told = self.stream.message().await.map_err(|error| in_words(&error))?;
+        let told = told.ok_or("etcd has ended the watch")?;
+        if told.canceled() {
+            return Err(format!("etcd has ended the watch: {}", told.cancel_reason()));
         }
-        let event = |own: &etcd_client::Event| {
-            let record = own.kv()?;
-            let path = record.key_str().ok()?.strip_prefix(&self.prefix)?.to_owned();
-            let is_put = own.event_type() == EventType::Put;
-            let value = is_put.then(|| record.value().to_vec());
-            Some(Event { path, value, revision: record.mod_revision() })
-        };
-        Ok(news.events().iter().filter_map(event).collect())
+        let change =
+            |own: &Event| news(&self.prefix, own.kv()?, own.event_type() == EventType::Put);
+        Ok(told.events().iter().filter_map(change).collect())
     }
+}
+
+/// Returns a record below the prefix. `exists`: it is not deleted.
+fn news(prefix: &str, record: &KeyValue, exists: bool) -> Option<News> {
+    let path = record.key_str().ok()?.strip_prefix(prefix)?.to_owned();
+    let value = exists.then(|| record.value().to_vec());
+    Some(News { path, value, revision: record.mod_revision() })
 }
 
 impl Tls {

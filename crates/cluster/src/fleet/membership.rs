@@ -50,8 +50,6 @@ pub struct Own {
     pub nodes: BTreeMap<String, Seen>,
     /// The highest number of a term for which all pools wait, and have no server at the writer.
     pub waits_in: u64,
-    /// Weir promotes standbys (`failover = own`).
-    pub may_lead: bool,
     /// This process changes the primary, and writes the terms itself.
     pub is_changing: bool,
     pub is_leaving: bool,
@@ -82,12 +80,14 @@ pub struct Transaction {
     pub is_loading: bool,
 }
 
-/// A changed record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct News<'a> {
-    pub path: &'a str,
+/// A record as etcd has it, or a change of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// The key without the prefix of the cluster.
+    pub path: String,
     /// None: it was deleted.
-    pub value: Option<&'a [u8]>,
+    pub value: Option<Vec<u8>>,
+    /// The revision of etcd at which it was changed last.
     pub revision: i64,
 }
 
@@ -97,7 +97,7 @@ pub enum Answer {
     Granted(i64),
     /// All records, and the revision of etcd at which they were read.
     Loaded {
-        records: Vec<(String, Vec<u8>, i64)>,
+        records: Vec<News>,
         revision: i64,
     },
     Done,
@@ -270,16 +270,10 @@ impl Membership {
     }
 
     /// Learns changes of records, in their order. All changes of one revision come together.
-    pub fn learn<'a>(&mut self, news: impl IntoIterator<Item = News<'a>>) {
+    pub fn learn(&mut self, news: &[News]) {
         // The watch may be behind what was read.
         let known = self.view.revision;
-        for News { path, value, revision } in news {
-            match value {
-                _ if revision <= known => {}
-                Some(value) => self.view.put(path, value, revision),
-                None => self.view.delete(path, revision),
-            }
-        }
+        news.iter().filter(|own| own.revision > known).for_each(|own| self.view.learn(own));
     }
 
     /// The changes that are watched have a gap from now on, until all records are read again.
@@ -375,8 +369,7 @@ impl Membership {
     fn duty(&mut self, own: &Own, lease: i64, now: Micros) -> Option<Transaction> {
         let change = Transaction { lease, ..Transaction::default() };
         let path = format!("members/{}", self.me.member);
-        let is_outvoted = self.view.later_format().is_some();
-        if own.is_leaving || is_outvoted {
+        if own.is_leaving || self.view.later_format().is_some() {
             self.stage = Stage::Leaving { lease };
             self.lease.end();
             return Some(Transaction { deletes: vec![path], ..change });
@@ -408,7 +401,7 @@ impl Membership {
             return Some(Transaction { checks, deletes: vec![path], ..change });
         }
         if self.view.leader.is_none() {
-            let may_campaign = own.may_lead && now >= self.abstains_until;
+            let may_campaign = !self.me.follows && now >= self.abstains_until;
             let Me { member, instance, .. } = self.me.clone();
             let leader = Record::Leader(Leader { member, instance });
             let checks = vec![("leader".to_owned(), 0)];
@@ -496,7 +489,7 @@ impl Membership {
                     self.view = View::default();
                     self.retry_at = now + REFUSED;
                 }
-                self.load(records, revision);
+                self.load(&records, revision);
                 if self.stage == Stage::Out && !self.is_outdated {
                     self.look(now);
                 }
@@ -505,7 +498,7 @@ impl Membership {
                 self.stage = Stage::Granted { lease, asked_at: self.asked_at };
             }
             (Request::Change(_), Answer::Loaded { records, revision }) => {
-                self.load(records, revision);
+                self.load(&records, revision);
                 if let Stage::Granted { lease, asked_at } = self.stage {
                     self.stage = Stage::In { lease };
                     self.lease.renewed(asked_at);
@@ -533,14 +526,12 @@ impl Membership {
     }
 
     /// Takes all records as they were read, unless the watch has brought later ones meanwhile.
-    fn load(&mut self, records: Vec<(String, Vec<u8>, i64)>, revision: i64) {
+    fn load(&mut self, records: &[News], revision: i64) {
         if revision < self.view.revision {
             return;
         }
         self.view = View { revision, ..View::default() };
-        for (path, value, revision) in records {
-            self.view.put(&path, &value, revision);
-        }
+        records.iter().for_each(|own| self.view.learn(own));
         self.is_outdated = false;
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::membership::News;
 use super::records::{FORMAT, Leader, Member, Pause, Record, Seen, Term};
 
 /// A record with the revision of etcd at which it was changed last.
@@ -28,8 +29,16 @@ pub struct View {
 }
 
 impl View {
+    /// Learns a record, or a change of it.
+    pub(super) fn learn(&mut self, News { path, value, revision }: &News) {
+        match value {
+            Some(value) => self.put(path, value, *revision),
+            None => self.delete(path, *revision),
+        }
+    }
+
     /// Learns that a record was written at this revision.
-    pub fn put(&mut self, path: &str, value: &[u8], revision: i64) {
+    fn put(&mut self, path: &str, value: &[u8], revision: i64) {
         self.revision = self.revision.max(revision);
         self.broken.remove(path);
         if path.starts_with("members/") {
@@ -60,7 +69,7 @@ impl View {
     }
 
     /// Learns that a record was deleted at this revision.
-    pub fn delete(&mut self, path: &str, revision: i64) {
+    fn delete(&mut self, path: &str, revision: i64) {
         self.revision = self.revision.max(revision);
         self.broken.remove(path);
         let (kind, rest) = path.split_once('/').unwrap_or((path, ""));

@@ -31,9 +31,6 @@ struct Stored {
     lease: i64,
 }
 
-/// A change of one key: its path, its value or None, and the revision.
-type Event = (String, Option<Vec<u8>>, i64);
-
 #[derive(Debug, Default)]
 struct Etcd {
     revision: i64,
@@ -41,7 +38,7 @@ struct Etcd {
     /// When each lease ends.
     leases: BTreeMap<i64, Micros>,
     next_lease: i64,
-    log: Vec<Event>,
+    log: Vec<News>,
     /// Until when there was a record that a node is lost, by its path; None: there is one.
     told: BTreeMap<String, Option<Micros>>,
     /// When each member has registered first, by the path of its record.
@@ -82,13 +79,18 @@ impl Etcd {
     fn delete(&mut self, path: &str, now: Micros) {
         self.end_report(path, now);
         if self.stored.remove(path).is_some() {
-            self.log.push((path.to_owned(), None, self.revision));
+            let (path, revision) = (path.to_owned(), self.revision);
+            self.log.push(News { path, value: None, revision });
         }
     }
 
     fn all(&self) -> Answer {
         let records = self.stored.iter();
-        let records = records.map(|(path, own)| (path.clone(), own.value.clone(), own.revision));
+        let records = records.map(|(path, own)| News {
+            path: path.clone(),
+            value: Some(own.value.clone()),
+            revision: own.revision,
+        });
         Answer::Loaded { records: records.collect(), revision: self.revision }
     }
 
@@ -118,7 +120,7 @@ impl Etcd {
             self.joined.entry(record.path()).or_insert(now);
             let lease = if record.is_leased() { change.lease } else { 0 };
             let (value, revision) = (record.value().into_bytes(), self.revision);
-            self.log.push((record.path(), Some(value.clone()), revision));
+            self.log.push(News { path: record.path(), value: Some(value.clone()), revision });
             self.stored.insert(record.path(), Stored { value, revision, lease });
         }
         if change.is_loading { self.all() } else { Answer::Done }
@@ -176,9 +178,14 @@ impl Etcd {
 #[derive(Debug)]
 struct Trip {
     request: Request,
+    way: Way,
+    answer: Option<Answer>,
+}
+
+#[derive(Debug)]
+struct Way {
     /// When etcd obeys it; None: it was lost on the way, or it was obeyed.
     arrives: Option<Micros>,
-    answer: Option<Answer>,
     returns: Micros,
     /// The answer is lost.
     is_lost: bool,
@@ -189,10 +196,8 @@ struct Trip {
 struct Renewal {
     lease: i64,
     asked_at: Micros,
-    arrives: Option<Micros>,
+    way: Way,
     was_renewed: Option<bool>,
-    returns: Micros,
-    is_lost: bool,
 }
 
 /// The work of the member's process about a loss.
@@ -527,12 +532,12 @@ impl Fleet {
     fn travel(&mut self, at: usize) {
         let (now, weir) = (self.now, &mut self.weirs[at]);
         if let Some(trip) = &mut weir.trip
-            && trip.arrives.take_if(|arrives| *arrives <= now).is_some()
+            && trip.way.arrives.take_if(|arrives| *arrives <= now).is_some()
         {
             trip.answer = Some(self.etcd.obey(&trip.request, now));
         }
         if let Some(renewal) = &mut weir.renewal
-            && renewal.arrives.take_if(|arrives| *arrives <= now).is_some()
+            && renewal.way.arrives.take_if(|arrives| *arrives <= now).is_some()
         {
             renewal.was_renewed = Some(self.etcd.renew(renewal.lease, now));
         }
@@ -542,26 +547,26 @@ impl Fleet {
     fn receive(&mut self, at: usize, own: &Own) {
         let (now, weir) = (self.now, &mut self.weirs[at]);
         let clock = now + weir.offset;
-        if let Some(trip) = weir.trip.take_if(|trip| trip.returns <= now) {
+        if let Some(trip) = weir.trip.take_if(|trip| trip.way.returns <= now) {
             let answer = match trip.answer {
-                Some(answer) if !trip.is_lost => answer,
+                Some(answer) if !trip.way.is_lost => answer,
                 Some(_) | None => Answer::Failed("no answer".to_owned()),
             };
             // A watch that has ended begins again at the revision that was read.
             if let Answer::Loaded { revision, .. } = &answer
                 && std::mem::take(&mut weir.has_gap)
             {
-                let later = |(_, _, own): &Event| own > revision;
+                let later = |own: &News| own.revision > *revision;
                 weir.watched = self.etcd.log.iter().position(later).unwrap_or(self.etcd.log.len());
             }
             weir.membership.done(&trip.request, answer, own, clock);
         }
-        if let Some(renewal) = weir.renewal.take_if(|renewal| renewal.returns <= now) {
+        if let Some(renewal) = weir.renewal.take_if(|renewal| renewal.way.returns <= now) {
             match renewal.was_renewed {
-                Some(true) if !renewal.is_lost => {
+                Some(true) if !renewal.way.is_lost => {
                     weir.membership.renewed(renewal.lease, renewal.asked_at);
                 }
-                Some(false) if !renewal.is_lost => weir.membership.ended(renewal.lease),
+                Some(false) if !renewal.way.is_lost => weir.membership.ended(renewal.lease),
                 Some(_) | None => {}
             }
         }
@@ -577,14 +582,10 @@ impl Fleet {
         let mut news = self.etcd.log.get(weir.watched..).unwrap_or_default();
         if self.rng.one_in(3) && !news.is_empty() {
             // Changes of one revision come together.
-            let last = news[self.rng.below(news.len() as u64) as usize].2;
-            news = &news[..news.partition_point(|(_, _, revision)| *revision <= last)];
+            let last = news[self.rng.below(news.len() as u64) as usize].revision;
+            news = &news[..news.partition_point(|own| own.revision <= last)];
         }
-        weir.membership.learn(news.iter().map(|(path, value, revision)| News {
-            path,
-            value: value.as_deref(),
-            revision: *revision,
-        }));
+        weir.membership.learn(news);
         weir.watched += news.len();
     }
 
@@ -616,7 +617,6 @@ impl Fleet {
             primary: seen.map(writer),
             nodes: nodes.into(),
             waits_in: weir.waits_in,
-            may_lead: true,
             is_changing: !matches!(weir.work, Work::None),
             is_leaving: false,
         }
@@ -754,36 +754,29 @@ impl Fleet {
         if self.weirs[at].trip.is_none()
             && let Some(request) = self.weirs[at].membership.next(own, clock)
         {
-            let arrives = now + self.delay();
-            let is_lost = self.rng.one_in(20);
-            let reaches = !is_cut && !self.rng.one_in(30);
-            let returns =
-                if is_lost || !reaches { now + 2_000_000 } else { arrives + self.delay() };
-            let arrives = reaches.then_some(arrives);
-            self.weirs[at].trip = Some(Trip { request, arrives, answer: None, returns, is_lost });
+            let way = self.way(is_cut);
+            self.weirs[at].trip = Some(Trip { request, way, answer: None });
         }
         let weir = &self.weirs[at];
         if weir.renewal.is_none()
             && now >= weir.renewed_at + RENEWAL
             && let Some(lease) = weir.membership.kept_lease()
         {
-            let arrives = now + self.delay();
-            let is_lost = self.rng.one_in(20);
-            let reaches = !is_cut && !self.rng.one_in(30);
-            let returns =
-                if is_lost || !reaches { now + 2_000_000 } else { arrives + self.delay() };
-            let arrives = reaches.then_some(arrives);
+            let way = self.way(is_cut);
             let weir = &mut self.weirs[at];
             weir.renewed_at = now;
-            weir.renewal = Some(Renewal {
-                lease,
-                asked_at: clock,
-                arrives,
-                was_renewed: None,
-                returns,
-                is_lost,
-            });
+            weir.renewal = Some(Renewal { lease, asked_at: clock, way, was_renewed: None });
         }
+    }
+
+    /// Draws how a request travels.
+    fn way(&mut self, is_cut: bool) -> Way {
+        let arrives = self.now + self.delay();
+        let is_lost = self.rng.one_in(20);
+        let reaches = !is_cut && !self.rng.one_in(30);
+        let returns =
+            if is_lost || !reaches { self.now + 2_000_000 } else { arrives + self.delay() };
+        Way { arrives: reaches.then_some(arrives), returns, is_lost }
     }
 
     fn delay(&mut self) -> Micros {

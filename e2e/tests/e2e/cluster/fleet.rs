@@ -41,9 +41,8 @@ impl Fleet {
         }
         fleet.until("all are members", |weir| {
             let states = members(weir);
-            let is_in = |own: &String| own == "leader" || own == "member";
-            states.rows.len() == count
-                && states.column("state").into_iter().all(|own| is_in(&own.into()))
+            let is_in = |own: &&str| ["leader", "member"].contains(own);
+            states.rows.len() == count && states.column("state").iter().all(is_in)
         });
         fleet
     }
@@ -347,7 +346,10 @@ fn etcd_may_want_a_password_and_certificates() {
         "etcd='https://{}' etcd_ca_file={file} etcd_cert_file={certificate} etcd_key_file={key}",
         secured.addresses()
     );
-    let login = format!("etcd='{}' etcd_user=weir etcd_password=etcd-secret", guarded.addresses());
+    let login = format!(
+        "etcd='{}' etcd_user=weir etcd_password=etcd-secret etcd_prefix=/weir/other",
+        guarded.addresses()
+    );
     for keys in [tls, login] {
         let fence = hooks.keys(&["fence"]);
         let weir = setup(&[&nodes[0]], &format!("failover=own {fence} {keys}")).start();

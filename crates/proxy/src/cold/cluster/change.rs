@@ -10,7 +10,7 @@ use std::{
 
 use ::cluster::{
     By, Failure, Limits, NodeId, Order, Outcome, Overtime, Past, Promotion, Verdict,
-    fleet::{Hesitation, TTL},
+    fleet::Hesitation,
 };
 use config::{Node, SwitchoverOvertime};
 use engine::{
@@ -23,7 +23,10 @@ use super::{
     Watched,
     change_right::RunningChange,
     command,
-    fleet::{self, change::Agreement},
+    fleet::{
+        self,
+        change::{AGREEING, Agreement},
+    },
     orders::Orders,
     patroni::Patroni,
     publish,
@@ -38,8 +41,6 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(10);
 /// The pause between two failovers that have failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// The time for the other members to wait: their leases end within it.
-const AGREEING: Duration = Duration::from_secs(TTL as u64 + 5);
 /// The time for which clients wait for listeners at the primary.
 const RESUMING: Duration = Duration::from_secs(1);
 
@@ -148,12 +149,11 @@ async fn planned(
         Ok(_) => return refused(watched, node, "another node has become the primary"),
         Err(why) => return refused(watched, node, &why),
     };
-    let mut agreement = match watched.agreeing() {
-        None => None,
-        Some(fleet) => match Agreement::by_order(fleet, &watched.name, &node.name) {
-            Ok(agreement) => Some(agreement),
-            Err(why) => return refused(watched, node, &why.to_string()),
-        },
+    let agreement =
+        watched.agreeing().map(|fleet| Agreement::by_order(fleet, &watched.name, &node.name));
+    let mut agreement = match agreement.transpose() {
+        Ok(agreement) => agreement,
+        Err(why) => return refused(watched, node, &why.to_string()),
     };
     let why = format!("switchover to node {}", node.name);
     hold.shut(why, OutageKind::Planned);
@@ -189,8 +189,7 @@ async fn drain_all(
         Err(Hesitation::Awaited(_) | Hesitation::Busy)
             if limits(watched).overtime == Overtime::Close =>
         {
-            agreement.close();
-            agreement.turn(AGREEING).await
+            agreement.close().await
         }
         drained => drained,
     };
@@ -320,15 +319,10 @@ fn begin<'a>(
         .transpose()
         .map_err(|why| Some(why.to_string()))?;
     if let Some((is_fenced, ordered)) = agreement.as_ref().map(Agreement::done_before) {
-        let at = |name: &str| watched.configured.nodes.iter().position(|node| node.name == name);
         let known = match ordered {
             None => lock(&watched.past).ordered(),
-            Some(name) => {
-                let at = at(name).ok_or_else(|| {
-                    Some(format!("node {name} was ordered to promote itself: it is no node here"))
-                })?;
-                Some(NodeId(at as u16))
-            }
+            // It may promote itself at any time.
+            Some(name) => Some(watched.node_called(name).map_err(Some)?),
         };
         let timeline = lock(&watched.cluster).timeline();
         *lock(&watched.past) = Past::resumed(lost, timeline, is_fenced, known);
@@ -470,19 +464,25 @@ async fn obey_agreed(
     promotion: &Promotion,
     agreement: &mut Agreement<'_>,
 ) -> Outcome {
-    if let Order::Promote(to) = order {
-        agreement.orders(&node(watched, to).name);
-    }
-    if let Err(why) = agreement.turn(AGREEING).await {
+    let may_go_on = match order {
+        Order::Promote(to) => agreement.orders(&node(watched, to).name).await,
+        Order::Wait
+        | Order::Close
+        | Order::Mark(_)
+        | Order::Stop(_)
+        | Order::Start(_)
+        | Order::Fence(_)
+        | Order::Request(_) => agreement.turn(AGREEING).await,
+    };
+    if let Err(why) = may_go_on {
         return Outcome::Unsent(why.to_string());
     }
     let outcome = obey(controller, watched, order, promotion).await;
-    if matches!(order, Order::Fence(_)) && outcome == Outcome::Done {
-        agreement.fenced();
-        // The next term is proposed when this one is written.
-        if let Err(why) = agreement.turn(AGREEING).await {
-            warning!("cluster {}: the fence is not written down: {why}", watched.name);
-        }
+    if matches!(order, Order::Fence(_))
+        && outcome == Outcome::Done
+        && let Err(why) = agreement.fenced().await
+    {
+        warning!("cluster {}: the fence is not written down: {why}", watched.name);
     }
     outcome
 }

@@ -49,20 +49,19 @@ impl Detached {
     pub(super) fn load(&self, global: &Global) {
         let Some(path) = path(global) else { return };
         let mut own = lock(&self.names);
-        match read(&path) {
-            Ok(names) if self.is_handed_over && names == *own => {}
-            Ok(_) | Err(_) if self.is_handed_over => {
-                if let Err(error) = write(&path, &own) {
-                    let (path, why) = (path.display(), in_words(&error));
-                    warning!("cannot write {path}: {why}; DETACH does not hold over a restart");
-                }
+        if self.is_handed_over {
+            if let Err(error) = write(&path, &own) {
+                let (path, why) = (path.display(), in_words(&error));
+                warning!("cannot write {path}: {why}; DETACH does not hold over a restart");
             }
+            return;
+        }
+        match read(&path) {
             Ok(names) => *own = names,
-            Err(error) => warning!(
-                "cannot read {}: {}; no standby is detached",
-                path.display(),
-                in_words(&error)
-            ),
+            Err(error) => {
+                let (path, why) = (path.display(), in_words(&error));
+                warning!("cannot read {path}: {why}; no standby is detached");
+            }
         }
     }
 
@@ -164,6 +163,11 @@ impl Controller {
         let changes = judged(self, &watched, &mut lock(&watched.cluster));
         changes.into_iter().for_each(|change| act(self, &watched, change));
         Ok(())
+    }
+
+    /// Returns all clusters, in the order of their names.
+    pub(super) fn all_watched(&self) -> Vec<Arc<Watched>> {
+        lock(&self.0.clusters.watched).values().cloned().collect()
     }
 
     /// Returns a cluster by its name.

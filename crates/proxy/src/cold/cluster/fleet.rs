@@ -23,7 +23,7 @@ use std::{
 
 use ::cluster::{
     Micros, Verdict,
-    fleet::{Answer, Gate, Membership, News, Own, Seen, TTL, Writer},
+    fleet::{Answer, Gate, Membership, Own, Seen, TTL, Writer},
 };
 use engine::{
     journal::EventKind,
@@ -75,15 +75,14 @@ pub(super) fn outage(
 impl Controller {
     /// Returns the memberships, for a successor.
     pub(crate) fn memberships(&self) -> Vec<MembershipRecord> {
-        let watched = lock(&self.0.clusters.watched);
-        let record = |own: &Arc<Watched>| {
+        let record = |own: Arc<Watched>| {
             let fleet = own.fleet.as_ref()?;
             let membership = lock(&fleet.membership);
             let until = if fleet.guards() { membership.lease().until() } else { 0 };
             let (cluster, instance) = (own.name.clone(), membership.me().instance.clone());
             Some(MembershipRecord { cluster, instance, until })
         };
-        watched.values().filter_map(record).collect()
+        self.all_watched().into_iter().filter_map(record).collect()
     }
 
     /// Leaves the other Weirs of all clusters, at the end of the process. Returns after a moment.
@@ -92,7 +91,7 @@ impl Controller {
         if self.0.clusters.right.is_ceded() {
             return;
         }
-        let watched: Vec<_> = lock(&self.0.clusters.watched).values().cloned().collect();
+        let watched = self.all_watched();
         let fleets: Vec<_> = watched.iter().filter_map(|own| own.fleet.as_ref()).collect();
         for fleet in &fleets {
             fleet.is_leaving.store(true, Ordering::Relaxed);
@@ -152,7 +151,6 @@ fn own(controller: &Controller, watched: &Watched, fleet: &Fleet) -> Own {
         primary: primary(controller, watched),
         nodes: seen(watched),
         waits_in: fleet.waits_in.load(Ordering::Relaxed),
-        may_lead: fleet.guards(),
         is_changing: watched.is_changing(),
         is_leaving: fleet.is_leaving.load(Ordering::Relaxed),
     }
@@ -219,11 +217,11 @@ async fn until_unreached(fleet: &Fleet) {
 async fn do_duties(controller: &Controller, watched: &Watched, fleet: &Fleet, etcd: &Etcd) {
     let mut told = false;
     loop {
+        let own = own(controller, watched, fleet);
         // Once another process has taken over, this one is a member no more.
         let is_ceded = controller.0.clusters.right.is_ceded();
-        let own = own(controller, watched, fleet);
-        let next = fleet.with(|membership| membership.next(&own, process::boottime_us()));
-        let Some(request) = next.filter(|_| !is_ceded) else {
+        let next = || fleet.with(|membership| membership.next(&own, process::boottime_us()));
+        let Some(request) = (!is_ceded).then(next).flatten() else {
             tokio::select! {
                 () = sleep(LOOK) => {}
                 () = fleet.changed.notified() => {}
@@ -296,20 +294,16 @@ async fn follow(fleet: &Fleet, etcd: &Etcd) {
 }
 
 async fn pass_on(fleet: &Fleet, mut changes: Changes) {
-    while let Ok(events) = changes.next().await {
-        fleet.with(|membership| {
-            membership.learn(events.iter().map(|event| News {
-                path: &event.path,
-                value: event.value.as_deref(),
-                revision: event.revision,
-            }));
-        });
+    while let Ok(news) = changes.next().await {
+        fleet.with(|membership| membership.learn(&news));
     }
 }
 
 /// Tells the pools whether clients may use the primary, whenever that changes.
 async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
     let (mut told, mut was_open) = (Told::default(), false);
+    // As the pools were told last.
+    let mut before = Gate::Wait("etcd was not asked yet".to_owned());
     loop {
         tokio::select! {
             () = sleep(LOOK) => {}
@@ -324,7 +318,6 @@ async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
             let membership = lock(&fleet.membership);
             membership.view().present().map_or(0, |term| term.number)
         };
-        let before = std::mem::replace(&mut *lock(&fleet.gate), gate.clone());
         // Why etcd does not answer may change several times.
         if std::mem::discriminant(&before) != std::mem::discriminant(&gate) {
             was_open |= before == Gate::Open;
@@ -346,6 +339,7 @@ async fn keep_gate(controller: &Controller, watched: &Watched, fleet: &Fleet) {
         }
         if before != gate {
             publish(controller, watched);
+            before = gate.clone();
         }
         if gate == Gate::Open {
             continue;
@@ -393,8 +387,8 @@ impl Told {
             controller.note(EventKind::Term, &text);
             self.term = term.number;
         }
-        let alive: Vec<_> = view.seen.keys().cloned().collect();
-        if alive != self.members {
+        if !view.seen.keys().eq(&self.members) {
+            let alive: Vec<_> = view.seen.keys().cloned().collect();
             for lost in self.members.iter().filter(|own| !alive.contains(own)) {
                 match view.members.contains_key(lost) {
                     true => warning!(

@@ -96,7 +96,7 @@ impl Controller {
     /// Returns the state of all clusters, by name.
     #[must_use]
     pub fn clusters(&self) -> Vec<ClusterInfo> {
-        let watched: Vec<_> = lock(&self.0.clusters.watched).values().cloned().collect();
+        let watched = self.all_watched();
         let config = self.config();
         let mut numbers = lock(&self.0.clusters.numbers);
         numbers.follow(&config);

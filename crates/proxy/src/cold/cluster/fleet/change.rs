@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::cluster::fleet::{Hesitation, Membership, Phase, Succession, Turn, Writer};
+use ::cluster::fleet::{Hesitation, Membership, Phase, Succession, TTL, Turn, Writer};
 use net::sys::process;
 use tokio::time::{Instant, sleep};
 
@@ -11,6 +11,8 @@ use crate::log;
 
 /// The interval at which the records are looked at.
 const LOOK: Duration = Duration::from_millis(5);
+/// The time for the other members to wait: their leases end within it.
+pub(in crate::cold::cluster) const AGREEING: Duration = Duration::from_secs(TTL as u64 + 5);
 /// The time for the last term to be written. The leader writes it later, too.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -95,29 +97,48 @@ impl<'a> Agreement<'a> {
         }
     }
 
+    /// Proposes the next term, and waits until it is written and all members wait in it. Only then may
+    /// another one be proposed.
+    async fn advance(
+        &mut self,
+        step: impl FnOnce(&mut Succession, &mut Membership, u64),
+        limit: Duration,
+    ) -> Result<(), Hesitation> {
+        let succession = &mut self.succession;
+        self.fleet.with(|own| step(succession, own, process::boottime_us()));
+        self.turn(limit).await
+    }
+
     /// Has the members close their connections to the old primary.
-    pub(in crate::cold::cluster) fn close(&mut self) {
-        let succession = &mut self.succession;
-        self.fleet.with(|own| succession.close(own, process::boottime_us()));
+    ///
+    /// # Errors
+    /// As those of [`Self::turn`].
+    pub(in crate::cold::cluster) async fn close(&mut self) -> Result<(), Hesitation> {
+        self.advance(Succession::close, AGREEING).await
     }
 
-    /// The fence has succeeded.
-    pub(in crate::cold::cluster) fn fenced(&mut self) {
-        let succession = &mut self.succession;
-        self.fleet.with(|own| succession.fenced(own, process::boottime_us()));
+    /// Writes down that the fence has succeeded.
+    ///
+    /// # Errors
+    /// As those of [`Self::turn`].
+    pub(in crate::cold::cluster) async fn fenced(&mut self) -> Result<(), Hesitation> {
+        self.advance(Succession::fenced, AGREEING).await
     }
 
-    /// The node is about to be ordered to promote itself.
-    pub(in crate::cold::cluster) fn orders(&mut self, node: &str) {
-        let succession = &mut self.succession;
-        self.fleet.with(|own| succession.orders(node, own, process::boottime_us()));
+    /// Writes down that the node is about to be ordered to promote itself.
+    ///
+    /// # Errors
+    /// As those of [`Self::turn`].
+    pub(in crate::cold::cluster) async fn orders(&mut self, node: &str) -> Result<(), Hesitation> {
+        self.advance(|own, membership, now| own.orders(node, membership, now), AGREEING).await
     }
 
     /// Ends the change with this primary, and waits until the members know.
     pub(in crate::cold::cluster) async fn end(mut self, writer: Writer) {
-        let succession = &mut self.succession;
-        self.fleet.with(|own| succession.ends(writer, own, process::boottime_us()));
-        let _ = self.turn(ENDING).await;
+        let ends = |own: &mut Succession, membership: &mut Membership, now| {
+            own.ends(writer, membership, now);
+        };
+        let _ = self.advance(ends, ENDING).await;
     }
 }
 

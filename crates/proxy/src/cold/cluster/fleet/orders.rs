@@ -1,12 +1,12 @@
 //! An operator's orders for the failovers of clusters, with one Weir or several.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use ::cluster::fleet::{Membership, Pause};
 use config::FailoverKind;
 use tokio::time::{sleep, timeout};
 
-use super::{super::Watched, state::Fleet};
+use super::state::Fleet;
 use crate::{cold::controller::Controller, exchange::hub::lock, log};
 
 /// An operator waits for etcd for so long.
@@ -48,10 +48,6 @@ impl Fleet {
 }
 
 impl Controller {
-    fn all_watched(&self) -> Vec<Arc<Watched>> {
-        lock(&self.0.clusters.watched).values().cloned().collect()
-    }
-
     /// Carries out FAILOVER PAUSE or RESUME, for one cluster or for all that have `failover = own`.
     ///
     /// # Errors

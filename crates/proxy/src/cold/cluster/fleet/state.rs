@@ -20,9 +20,7 @@ pub(in crate::cold::cluster) struct Fleet {
     pub(super) membership: Mutex<Membership>,
     /// For the workers. None with `failover = follow`: nobody needs a lease then.
     end: Option<Arc<LeaseEnd>>,
-    /// As the pools were told last.
-    pub(super) gate: Mutex<Gate>,
-    /// See [`Own::waits_in`].
+    /// The highest number of a term in which all pools wait: `waits_in` of `cluster::fleet::Own`.
     pub(super) waits_in: AtomicU64,
     /// The records have changed.
     pub(super) changed: Notify,
@@ -77,7 +75,6 @@ impl Fleet {
         Some(Arc::new(Self {
             membership: Mutex::new(Membership::new(me)),
             end: is_own.then(|| leases.require(name)),
-            gate: Mutex::new(Gate::Wait("etcd was not asked yet".to_owned())),
             waits_in: AtomicU64::new(0),
             changed: Notify::new(),
             loaded: watch::Sender::new((0, 0)),
