@@ -100,11 +100,18 @@ impl Changes {
     /// were reported.
     #[inline]
     pub(super) fn end_transaction(&mut self) -> Option<(bool, Reported)> {
-        let Made { schema, reported, unexplained, .. } = *self.0.take()?;
+        let made = self.0.take()?;
+        Some(self.end(*made))
+    }
+
+    /// Most transactions have changed nothing, and do not come here.
+    #[inline(never)]
+    fn end(&mut self, made: Made) -> (bool, Reported) {
+        let Made { schema, reported, unexplained, .. } = made;
         if unexplained.is_some() {
             self.made().unexplained = unexplained;
         }
-        Some((schema, reported))
+        (schema, reported)
     }
 
     /// A parameter of this client, given with its serial number, has a new value that no command
