@@ -101,8 +101,11 @@ impl Lobbies {
             return Entrance::Proxied;
         }
         // The backend of a trial would go to the other process.
-        if context.has_successor && pool.lock(|pool| pool.proxied().is_some()) {
-            return Entrance::Proxied;
+        if context.has_successor {
+            return match pool.lock(|pool| pool.proxied()) {
+                Some(_) => Entrance::Proxied,
+                None => Entrance::Direct,
+            };
         }
         let entrance = pool.lock(|pool| pool.entrance(now));
         if let Entrance::Trial { .. } = entrance {

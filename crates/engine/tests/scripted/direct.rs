@@ -266,6 +266,32 @@ fn a_pool_whose_last_server_is_lost_goes_on_with_another() {
     assert_eq!((why(&rig), rig.lobby(|lobby| lobby.guests)), (None, 2));
 }
 
+/// A client that Weir has welcomed with a server of its own would be proxied until it disconnects.
+#[test]
+pub(crate) fn logins_wait_for_the_lobby_if_no_server_is_open() {
+    let (rig, _) = working(2, 1);
+    rig.server(0).die();
+    let clients = [newcomer(&rig), newcomer(&rig)];
+    assert_eq!((rig.servers(), rig.lobby(|lobby| lobby.guests)), (2, 1));
+    assert_eq!(why(&rig), None, "clients in the lobby stay there");
+    attend(&rig, 1);
+    for client in &clients {
+        client.expect_welcome(&[]);
+    }
+    assert_eq!((why(&rig), rig.lobby(|lobby| lobby.guests)), (None, 3));
+}
+
+/// Clients that are in the lobby are kept while PostgreSQL starts, and so are new ones.
+#[test]
+fn a_server_that_cannot_be_opened_for_a_login_leaves_the_pool_direct() {
+    let (rig, _) = working(2, 1);
+    rig.server(0).die();
+    let client = newcomer(&rig);
+    rig.server(1).refuse();
+    client.expect_welcome(&[]);
+    assert_eq!((why(&rig), rig.lobby(|lobby| lobby.guests)), (None, 2));
+}
+
 #[test]
 pub(crate) fn the_last_server_is_lost_and_the_library_gone() {
     let (rig, _) = working(2, 1);

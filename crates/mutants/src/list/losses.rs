@@ -219,6 +219,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "ProxiesTheFirstOfAll",
+        wrong: "Direct pools: who logs in while no server is open stays proxied",
+        seen_in: "Weir",
+        noticed_by: "direct::logins_wait_for_the_lobby_if_no_server_is_open",
+        changes: &[change(
+            "admission/pool/lobby.rs",
+            "Lobby::Works if «self.current_welcome().is_none()» &&",
+            "false",
+        )],
+    },
+    Mutant {
         name: "KeepsIdleLobbies",
         wrong: "An idle server of a direct pool makes no room for another pool",
         seen_in: "Weir",

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use testkit::{Pooler, Postgres, RawClient, Role, eventually};
 
-use super::{assert_pinned, backend, settle, switch};
+use super::{assert_pinned, backend, for_switching, settle, switch};
 use crate::support;
 
 /// Functions that change the session, and what calls them unseen.
@@ -110,11 +110,8 @@ impl Stage {
         direct.expect("the server lets its own role in").rows(OBJECTS);
         postgres.sql(&database, LOADING);
         let setup = Pooler::before(postgres).set("pool_mode", "auto").database(&database, "");
-        let pooler = setup
-            .workers(1)
-            .set("default_pool_size", size)
-            .set("auto_unsupported", unsupported)
-            .start();
+        let setup = setup.workers(1).set("default_pool_size", size);
+        let pooler = for_switching(setup.set("auto_unsupported", unsupported)).start();
         Self { postgres, pooler, database }
     }
 

@@ -2,6 +2,8 @@
 //! (docs/direct.md). A trial shows whether the server can do so.
 //!
 //! ```text
+//!               ┌──────────┐ a client logs in, and the pool has no server
+//!               ▼          │
 //!  Untried ─► Trying ─┬─► Works ──┐  a server has failed, and no backend is left
 //!     ▲               └─► Failed ◄┘
 //!     │                     │
@@ -30,8 +32,10 @@ impl<T> Pool<T> {
     /// Returns why the pool is proxied; `None` if it is direct.
     pub fn proxied(&self) -> Option<Proxied> {
         self.settings.proxied.or(match self.lobby {
-            Lobby::Untried | Lobby::Trying { .. } | Lobby::Ceded => Some(Proxied::NotTried),
-            Lobby::Works => None,
+            Lobby::Untried | Lobby::Trying { has_worked: false, .. } | Lobby::Ceded => {
+                Some(Proxied::NotTried)
+            }
+            Lobby::Works | Lobby::Trying { has_worked: true, .. } => None,
             Lobby::Failed { why, .. } => Some(why),
         })
     }
@@ -42,16 +46,24 @@ impl<T> Pool<T> {
             return Entrance::Proxied;
         }
         match self.lobby {
+            // Its welcome needs a server, and it would keep to one that Weir uses itself.
+            Lobby::Works if self.current_welcome().is_none() && self.opening == 0 => {
+                self.begin_trial(true, now)
+            }
             Lobby::Works => Entrance::Direct,
             Lobby::Trying { .. } => Entrance::Trial { open: false },
             Lobby::Failed { retry_at, .. } if now < retry_at => Entrance::Proxied,
             Lobby::Untried | Lobby::Failed { .. } if self.gate == Gate::Open => {
-                self.lobby = Lobby::Trying { since: now, epoch: self.epoch };
-                self.attendance.open_at = 0;
-                Entrance::Trial { open: true }
+                self.begin_trial(false, now)
             }
             Lobby::Untried | Lobby::Failed { .. } | Lobby::Ceded => Entrance::Proxied,
         }
+    }
+
+    fn begin_trial(&mut self, has_worked: bool, now: Micros) -> Entrance {
+        self.lobby = Lobby::Trying { since: now, epoch: self.epoch, has_worked };
+        self.attendance.open_at = 0;
+        Entrance::Trial { open: true }
     }
 
     /// Another process has taken the lobby over. Clients that log in later are proxied here.
@@ -105,7 +117,8 @@ impl<T> Pool<T> {
         }
         self.lobby_wants_no_seat();
         let goes_on = self.is_attended() || why == Proxied::NotTried;
-        if self.lobby == Lobby::Works && goes_on {
+        if self.proxied().is_none() && goes_on {
+            self.lobby = Lobby::Works;
             self.attendance.open_at = now + pause.min(GROWTH_PAUSE);
         } else {
             self.lobby = Lobby::Failed { why, retry_at: now + pause };
@@ -118,7 +131,7 @@ impl<T> Pool<T> {
     pub fn lobby_is_refused(&mut self, now: Micros) -> bool {
         let refuses = self.refusal(now).is_some();
         let retry_at = self.failure.as_ref().map_or(now, |failure| failure.retry_at);
-        if refuses && self.lobby == Lobby::Works {
+        if refuses && self.proxied().is_none() {
             self.lobby = Lobby::Failed { why: Proxied::NotTried, retry_at };
         }
         refuses

@@ -8,10 +8,12 @@ use crate::ids::{Micros, ServerId, WorkerId};
 pub(super) enum Lobby {
     #[default]
     Untried,
-    /// A server of this epoch, or of a later one, was opened for it.
+    /// A server of this epoch, or of a later one, was opened for it. `has_worked`: the pool is direct
+    /// and had no server for a client that logged in.
     Trying {
         since: Micros,
         epoch: u64,
+        has_worked: bool,
     },
     Works,
     Failed {
