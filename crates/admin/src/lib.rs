@@ -40,8 +40,8 @@ pub use crate::pcp::{Pcp, PcpNext};
 pub use crate::recording::Recording;
 pub use crate::snapshot::{
     Address, AtNode, Buffers, Cancel, ChecksRow, ClientRow, ClientState, ClusterRow, Connection,
-    DnsHost, DnsZone, Doing, FailoverRow, Judgement, Listener, MemberRow, Memory, NodeRow, Pin,
-    PoolRow, RouteRow, ServerRow, ServerState, Snapshot, WorkerRow,
+    DnsHost, DnsZone, Doing, FailoverRow, HealthRow, Judgement, Listener, MemberRow, Memory,
+    NodeRow, Pin, PoolRow, RouteRow, ServerRow, ServerState, Snapshot, WorkerRow,
 };
 pub use crate::svg::{Axis, Panel, Points, chart, cumulative};
 

@@ -8,6 +8,7 @@ mod connections;
 pub(crate) mod databases;
 mod dns;
 mod fds;
+mod health;
 mod lists;
 mod mem;
 mod peers;
@@ -37,9 +38,10 @@ use crate::recording::Recording;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 45] = [
+pub(crate) static ALL: [&dyn Show; 46] = [
     &version::VERSION,
     &state::STATE,
+    &health::HEALTH,
     &config::CONFIG,
     &databases::DATABASES,
     &pools::POOLS,

@@ -38,6 +38,7 @@ pub struct Snapshot {
     pub workers: Vec<WorkerRow>,
     /// By name.
     pub clusters: Vec<ClusterRow>,
+    pub health: Vec<HealthRow>,
     /// When it was made, in seconds since 1970.
     pub taken_at: i64,
     /// Formats a time, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
@@ -145,6 +146,14 @@ pub struct ClusterRow {
     /// The present term of several Weirs; empty without one.
     pub term: String,
     pub members: Vec<MemberRow>,
+}
+
+/// A health check; see SHOW HEALTH.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthRow {
+    pub name: String,
+    /// Why it fails; `None` if it passes.
+    pub obstacle: Option<String>,
 }
 
 /// A Weir of a cluster; see SHOW MEMBERS.

@@ -166,7 +166,7 @@ pub(crate) struct CtlOptions {
     /// Print an array of objects, one for each row
     #[arg(long)]
     pub(crate) json: bool,
-    /// A command of the console, such as SHOW POOLS or PAUSE app
+    /// A command of the console, such as SHOW POOLS or PAUSE app; or: health [live | ready | primary]
     #[arg(value_name = "COMMAND", required = true)]
     pub(crate) words: Vec<String>,
     /// Show this help

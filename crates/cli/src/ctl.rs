@@ -1,7 +1,10 @@
 //! `weir ctl COMMAND`: a command of a running pooler's console, from the shell.
 //!
 //! The exit status is 0; 1 for an error of the console; 2 if there is no connection.
+//!
+//! * `health.rs`: `weir ctl health`, whose status is 1 if a check fails
 
+mod health;
 pub(crate) mod print;
 
 use std::{
@@ -36,11 +39,10 @@ pub(crate) fn run(options: &CtlOptions) -> ExitCode {
         Ok(console) => console,
         Err(why) => return fail(NO_CONNECTION, &why),
     };
-    match place.ask(&options.words.join(" ")) {
-        Ok(outcomes) => {
-            let text = if options.json { print::json(&outcomes) } else { print::tables(&outcomes) };
-            explain::print(&text).unwrap_or_else(|error| fail(REFUSED, &format!("{error:#}")))
-        }
+    let check = health::check(&options.words);
+    let command = options.words.join(" ");
+    match place.ask(if check.is_some() { health::COMMAND } else { &command }) {
+        Ok(outcomes) => answer(&outcomes, check, options.json),
         // The process has ended without an answer, as requested.
         Err(Failure::Lost(_)) if options.words[0].eq_ignore_ascii_case("SHUTDOWN") => {
             ExitCode::SUCCESS
@@ -50,6 +52,24 @@ pub(crate) fn run(options: &CtlOptions) -> ExitCode {
         }
         Err(Failure::Lost(why)) => fail(NO_CONNECTION, &why),
         Err(Failure::Refused(why)) => fail(REFUSED, &why),
+    }
+}
+
+/// Prints what the console has said. `check`: the one that makes the exit status.
+fn answer(outcomes: &[Outcome], check: Option<&str>, is_json: bool) -> ExitCode {
+    let health = match check.map(|check| health::judge(outcomes, check)).transpose() {
+        Ok(health) => health,
+        Err(unknown) => return fail(REFUSED, &unknown),
+    };
+    let text = match &health {
+        _ if is_json => print::json(outcomes),
+        Some(health) => health.line.clone(),
+        None => print::tables(outcomes),
+    };
+    match explain::print(&text) {
+        Ok(_) if health.is_some_and(|health| !health.is_passed) => REFUSED.into(),
+        Ok(status) => status,
+        Err(error) => fail(REFUSED, &format!("{error:#}")),
     }
 }
 

@@ -207,6 +207,7 @@ fn snapshot() -> Snapshot {
         watched: Vec::new(),
         workers: Vec::new(),
         clusters: Vec::new(),
+        health: Vec::new(),
         memory: Memory::default(),
         taken_at: 1,
         local_time: |moment| moment.to_string(),

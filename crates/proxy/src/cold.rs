@@ -9,6 +9,7 @@ pub(crate) mod dns;
 pub(crate) mod doors;
 pub(crate) mod files;
 pub(crate) mod handshake;
+pub(crate) mod health;
 pub(crate) mod http;
 pub(crate) mod listen;
 pub(crate) mod measures;

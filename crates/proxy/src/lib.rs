@@ -46,6 +46,7 @@ pub use crate::{
             orders::{Order, OrderError},
         },
         dns::names::{HostInfo, NamesInfo, ZoneInfo},
+        health::HealthCheck,
         http::{Exposition, MetricsPage},
         listen::{ListenError, refuse_second_process},
         measures::{Measures, PoolMeasures},

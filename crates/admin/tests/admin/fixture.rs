@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use admin::{
     Address, AtNode, Boxed, Buffers, Cancel, ChecksRow, ClientRow, ClientState, ClusterRow,
-    Connection, Control, DnsHost, DnsZone, Doing, FailoverRow, Judgement, Listener, MemberRow,
-    Memory, NodeRow, NotReloaded, Order, Pin, PoolRow, Recording, RouteRow, ServerRow, ServerState,
-    Shutdown, Snapshot, WorkerRow,
+    Connection, Control, DnsHost, DnsZone, Doing, FailoverRow, HealthRow, Judgement, Listener,
+    MemberRow, Memory, NodeRow, NotReloaded, Order, Pin, PoolRow, Recording, RouteRow, ServerRow,
+    ServerState, Shutdown, Snapshot, WorkerRow,
 };
 use config::{Config, ConsoleColumns, PcpCompat, PcpUser, PcpUsers, PoolMode};
 use engine::Activity;
@@ -288,6 +288,9 @@ pub(crate) fn snapshot() -> Snapshot {
             },
         ],
         clusters: vec![cluster()],
+        health: [("live", None), ("ready", Some("the pooler is paused (PAUSE); RESUME ends that"))]
+            .map(|(name, why)| HealthRow { name: name.into(), obstacle: why.map(Into::into) })
+            .to_vec(),
         memory: Memory { free_clients: 10, statements: 2, statement_bytes: 500 },
         taken_at: 12,
         local_time,

@@ -11,8 +11,8 @@ use std::{
 
 use admin::{
     Address, AtNode, Buffers, Cancel, ChecksRow, ClientRow, ClientState, ClusterRow, Connection,
-    DnsHost, DnsZone, Doing, FailoverRow, Listener, MemberRow, Memory, NodeRow, Pin, PoolRow,
-    Recording, RouteRow, ServerRow, WorkerRow,
+    DnsHost, DnsZone, Doing, FailoverRow, HealthRow, Listener, MemberRow, Memory, NodeRow, Pin,
+    PoolRow, Recording, RouteRow, ServerRow, WorkerRow,
 };
 use config::Config;
 use engine::{
@@ -24,8 +24,8 @@ use engine::{
     settings::{PoolKey, PoolSettings, Target},
 };
 use proxy::{
-    CancelInfo, Checks, ClientInfo, ClusterInfo, Controller, HostInfo, NodeInfo, Peer, PoolInfo,
-    ServerInfo, WorkerInfo, ZoneInfo, log,
+    CancelInfo, Checks, ClientInfo, ClusterInfo, Controller, HealthCheck, HostInfo, NodeInfo, Peer,
+    PoolInfo, ServerInfo, WorkerInfo, ZoneInfo, log,
 };
 
 use crate::moment::Moment;
@@ -74,6 +74,7 @@ pub(super) fn snapshot(
         watched: facts.watched,
         workers: facts.workers.iter().map(worker_row).collect(),
         clusters: clusters(controller, now),
+        health: controller.health().into_iter().map(health_row).collect(),
         taken_at: now.seconds,
         local_time: log::local_time,
         config,
@@ -89,6 +90,10 @@ pub(super) fn bare_snapshot(controller: &Controller) -> admin::Snapshot {
 pub(super) fn recording(content: proxy::Recording, now: Moment) -> Recording {
     let proxy::Recording { now: at, tracks, events, transactions, connections } = content;
     Recording { now: at, wall: now.wall(at), tracks, events, transactions, connections }
+}
+
+fn health_row(check: HealthCheck) -> HealthRow {
+    HealthRow { name: check.name, obstacle: check.obstacle }
 }
 
 pub(super) fn clusters(controller: &Controller, now: Moment) -> Vec<ClusterRow> {

@@ -50,8 +50,6 @@ const HEALTH_PATHS: &str = "/health/live, /healthz: is the process alive?\n\
     /health/ready, /readyz: does it accept clients?\n\
     /health/primary: has each cluster a primary, too?\n\
     /health/primary/NAME: has this cluster a primary, too?\n";
-/// The path for all clusters, and the folder of those for one.
-const PRIMARY: &str = "/health/primary";
 
 /// The state that all connections share.
 struct Server {
@@ -154,26 +152,18 @@ async fn metrics(request: &Request<Incoming>, server: &Server) -> Response<Full<
 
 /// Returns the answer to a health check, or `None` if the path names no check.
 fn health(path: &str, controller: &Controller) -> Option<Response<Full<Bytes>>> {
-    let unready = || controller.unready_because().map(str::to_owned);
-    let obstacle = match path {
-        "/health/live" | "/healthz" => None,
-        "/health/ready" | "/readyz" => unready(),
-        _ => {
-            let below = path.strip_prefix(PRIMARY)?;
-            let cluster = match below.strip_prefix('/') {
-                Some(name) => Some(name),
-                None if below.is_empty() => None,
-                None => return None,
-            };
-            match controller.writerless_because(cluster) {
-                Ok(why) => unready().or(why),
-                Err(unknown) => {
-                    return Some(text(StatusCode::NOT_FOUND, format!("{unknown}\n")));
-                }
-            }
-        }
+    let name = match path {
+        "/healthz" => "live",
+        "/readyz" => "ready",
+        _ => path.strip_prefix("/health/")?,
     };
-    Some(match obstacle {
+    let checks = controller.health();
+    let Some(check) = checks.into_iter().find(|check| check.name == name) else {
+        let cluster = name.strip_prefix("primary/")?;
+        let unknown = format!("no cluster \"{cluster}\" is configured\n");
+        return Some(text(StatusCode::NOT_FOUND, unknown));
+    };
+    Some(match check.obstacle {
         None => text(StatusCode::OK, "ok\n".to_owned()),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     })

@@ -1,7 +1,7 @@
 //! The figures of the pooler and of its pools, for the metrics. A snapshot has a row for each
 //! connection; this has none, so that it costs little when there are many connections.
 
-use std::{collections::HashMap, sync::Arc, sync::atomic::Ordering};
+use std::{collections::HashMap, sync::Arc};
 
 use engine::{
     failures::Failures,
@@ -114,40 +114,5 @@ impl Controller {
         let mut totals = PoolFigures::default();
         measures.iter().flat_map(|all| &all.pools).for_each(|pool| totals += &pool.figures);
         totals
-    }
-
-    /// Why clients cannot be served now; `None` if they can.
-    pub(crate) fn unready_because(&self) -> Option<&'static str> {
-        let switches = self.0.shared.hub.switches();
-        if switches.closed || self.0.shared.draining.load(Ordering::Acquire) {
-            return Some("the pooler is shutting down");
-        }
-        if switches.held {
-            return Some("another process is taking over");
-        }
-        if switches.suspended {
-            return Some("the pooler is suspended (SUSPEND); RESUME ends that");
-        }
-        switches.paused.then_some("the pooler is paused (PAUSE); RESUME ends that")
-    }
-
-    /// Returns why some cluster has no primary now, or the named one; `None` if all have.
-    ///
-    /// # Errors
-    /// The named cluster is not configured.
-    pub(crate) fn writerless_because(&self, name: Option<&str>) -> Result<Option<String>, String> {
-        let mut asked = self.clusters();
-        if let Some(name) = name {
-            asked.retain(|cluster| cluster.name == name);
-        }
-        if asked.is_empty() {
-            return match name {
-                Some(name) => Err(format!("no cluster \"{name}\" is configured")),
-                None => Ok(Some("no cluster is configured, so no primary is watched".to_owned())),
-            };
-        }
-        Ok(asked.into_iter().find_map(|cluster| {
-            Some(format!("cluster {} has no primary: {}", cluster.name, cluster.primary.err()?))
-        }))
     }
 }

@@ -47,6 +47,36 @@ fn tables_and_json_say_the_same_core() {
     assert_eq!((&pool["user"], &pool["cl_active"]), (&Value::from(Role::APP), &Value::from(1)));
 }
 
+/// `weir ctl health` has the status that keepalived and scripts need.
+#[test]
+fn a_health_check_is_an_exit_status() {
+    if !only_weir() {
+        return;
+    }
+    let (pooler, _) = support::pooler("transaction");
+    let health = |words: &[&str]| {
+        let said = of(&pooler, &[&["health"], words].concat());
+        (said.status.code(), [stdout(&said), stderr(&said)].concat())
+    };
+    assert_eq!(health(&[]), (Some(0), "ready: ok\n".to_owned()));
+    pooler.admin("PAUSE");
+    let paused = "the pooler is paused (PAUSE); RESUME ends that";
+    assert_eq!(health(&["ready"]), (Some(1), format!("ready: {paused}\n")));
+    assert_eq!(health(&["live"]), (Some(0), "live: ok\n".to_owned()));
+    pooler.admin("RESUME");
+    let lacking = "primary: no cluster is configured, so no primary is watched\n";
+    assert_eq!(health(&["primary"]), (Some(1), lacking.to_owned()));
+    let unknown = "weir ctl: there is no check \"x\"; the checks are live, ready, primary\n";
+    assert_eq!(health(&["x"]), (Some(1), unknown.to_owned()));
+    let shown = pooler.admin("SHOW HEALTH");
+    assert_eq!(shown.column("check"), ["live", "ready", "primary"]);
+    assert_eq!(shown.column("ok"), ["yes", "yes", "no"]);
+
+    let closed = testkit::free_port().to_string();
+    let none = ctl(&["-h", "127.0.0.1", "-p", &closed, "health"]);
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+}
+
 #[test]
 fn the_secrets_of_the_service_are_not_needed() {
     if !only_weir() {
