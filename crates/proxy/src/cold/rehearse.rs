@@ -50,6 +50,7 @@ pub fn obstacles(config: &Config) -> Vec<Obstacle> {
         found.push(Obstacle::new("listen_addr", reason, true));
     }
     found.extend(Service::ALL.into_iter().flat_map(|service| door(service, global)));
+    found.extend(shared_ports(global));
     found.extend(descriptors(config));
     found
 }
@@ -83,6 +84,27 @@ fn door(service: Service, global: &Global) -> Vec<Obstacle> {
                 found.push(Obstacle::new(address_key, reason, false));
             }
         }
+    }
+    found
+}
+
+/// Returns the services that want an address which a part of Weir before them has.
+fn shared_ports(global: &Global) -> Vec<Obstacle> {
+    let resolve = |names: &[String], port: u16| -> Vec<SocketAddr> {
+        names.iter().filter_map(|name| listen::addresses(name, port).ok()).flatten().collect()
+    };
+    let mut found = Vec::new();
+    let clients = resolve(&global.listen_addr, global.listen_port);
+    let mut taken: Vec<_> = clients.into_iter().map(|address| (address, "listen_port")).collect();
+    for service in Service::ALL {
+        let ((names, port), (_, key)) = (service.values(global), service.keys());
+        let wanted = resolve(names, port);
+        let clash = wanted.iter().find_map(|address| {
+            let (_, other) = taken.iter().find(|(other, _)| collides(*other, *address))?;
+            Some(format!("{address} is also that of {other}; give each a port of its own"))
+        });
+        found.extend(clash.map(|reason| Obstacle::new(key, reason, false)));
+        taken.extend(wanted.into_iter().map(|address| (address, key)));
     }
     found
 }
@@ -259,6 +281,26 @@ mod tests {
         assert_eq!(door(Service::Metrics, &global), []);
         let global = Global { metrics_port: 0, ..global };
         assert_eq!(door(Service::Metrics, &global), []);
+    }
+
+    #[test]
+    fn two_services_cannot_have_one_port() {
+        let global = Global {
+            metrics_port: 9_127,
+            health_port: 9_127,
+            pcp_port: 6_432,
+            ..at("127.0.0.1", 6_432)
+        };
+        let found = shared_ports(&global);
+        let found: Vec<_> = found.iter().map(|one| (one.key, one.reason.as_str())).collect();
+        let one = |address: &str, other: &str| {
+            format!("{address} is also that of {other}; give each a port of its own")
+        };
+        let health = one("0.0.0.0:9127", "metrics_port");
+        let pcp = one("127.0.0.1:6432", "listen_port");
+        assert_eq!(found, [("health_port", &*health), ("pcp_port", &*pcp)]);
+        let own = Global { metrics_port: 9_128, pcp_port: 0, ..global };
+        assert_eq!(shared_ports(&own), []);
     }
 
     #[test]
