@@ -7,6 +7,7 @@
 pub mod address;
 pub mod epoll;
 pub mod eventfd;
+pub mod interface;
 pub mod names;
 pub mod pam;
 pub mod process;
