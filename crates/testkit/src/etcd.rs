@@ -1,7 +1,7 @@
-//! Debian's etcd with one or more members, on 127.0.0.1. All processes end with the test.
+//! Debian's etcd with one or more members, usually on 127.0.0.1. All processes end with the test.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An etcd.
 #[derive(Debug)]
 pub struct Etcd {
+    address: Ipv4Addr,
     members: Vec<Member>,
 }
 
@@ -33,7 +34,13 @@ impl Etcd {
     /// Starts so many members, and waits until they have a leader.
     #[must_use]
     pub fn start(count: usize) -> Self {
-        let etcd = Self::launch(count, "http", &[]);
+        Self::start_at(Ipv4Addr::LOCALHOST, count)
+    }
+
+    /// Does the same at another address of this machine.
+    #[must_use]
+    pub fn start_at(address: Ipv4Addr, count: usize) -> Self {
+        let etcd = Self::launch(address, count, "http", &[]);
         eventually("etcd has a leader", PATIENCE, || etcd.is_healthy(0).then_some(()));
         etcd
     }
@@ -48,7 +55,7 @@ impl Etcd {
             ("--trusted-ca-file", authority.file()),
             ("--client-cert-auth", "true"),
         ];
-        let etcd = Self::launch(1, "https", &arguments);
+        let etcd = Self::launch(Ipv4Addr::LOCALHOST, 1, "https", &arguments);
         let connect = || TcpStream::connect(("127.0.0.1", etcd.port(0))).ok();
         eventually("etcd listens", PATIENCE, connect);
         etcd
@@ -84,14 +91,14 @@ impl Etcd {
         etcd
     }
 
-    fn launch(count: usize, scheme: &str, more: &[(&str, &str)]) -> Self {
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
+    fn launch(address: Ipv4Addr, count: usize, scheme: &str, more: &[(&str, &str)]) -> Self {
+        let url = |port: u16| format!("http://{address}:{port}");
         let ports: Vec<_> =
             (0..count).map(|_| (scratch::free_port(), scratch::free_port())).collect();
         let names = ports.iter().enumerate();
         let all: Vec<_> = names.map(|(at, (_, peer))| format!("m{at}={}", url(*peer))).collect();
         let member = |(at, (port, peer)): (usize, &(u16, u16))| {
-            let (own, between) = (format!("{scheme}://127.0.0.1:{port}"), url(*peer));
+            let (own, between) = (format!("{scheme}://{address}:{port}"), url(*peer));
             let folder = scratch::folder("etcd");
             let data = folder.join("data").display().to_string();
             let mut pairs = vec![
@@ -107,7 +114,7 @@ impl Etcd {
             let arguments = pairs.into_iter().map(|(key, value)| format!("{key}={value}"));
             Member { folder, arguments: arguments.collect(), port: *port, process: None }
         };
-        let mut etcd = Self { members: ports.iter().enumerate().map(member).collect() };
+        let mut etcd = Self { address, members: ports.iter().enumerate().map(member).collect() };
         (0..count).for_each(|at| etcd.spawn(at));
         etcd
     }
@@ -127,7 +134,7 @@ impl Etcd {
 
     /// Sends an HTTP request to a member. Returns the whole answer, if there is one.
     fn ask(&self, at: usize, request: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.members[at].port)).ok()?;
+        let mut stream = TcpStream::connect((self.address, self.members[at].port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
         stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
@@ -150,7 +157,7 @@ impl Etcd {
     /// Returns the addresses of all members, separated by commas.
     #[must_use]
     pub fn addresses(&self) -> String {
-        let one = |member: &Member| format!("127.0.0.1:{}", member.port);
+        let one = |member: &Member| format!("{}:{}", self.address, member.port);
         self.members.iter().map(one).collect::<Vec<_>>().join(",")
     }
 

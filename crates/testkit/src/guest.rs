@@ -43,6 +43,16 @@ pub fn mortal_command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// Returns such a command at a host of a network. It may change the addresses of that host.
+pub(crate) fn mortal_command_at(host: &Host, program: impl AsRef<OsStr>) -> Command {
+    const RIGHTS: &str = "+net_admin,+net_raw";
+    let mut command = host.enter();
+    command.args(["setpriv", "--pdeathsig", "KILL", "--reuid", ACCOUNT, "--regid", ACCOUNT]);
+    command.args(["--init-groups", "--inh-caps", RIGHTS, "--ambient-caps", RIGHTS]);
+    command.arg(program);
+    command
+}
+
 /// Returns such a command with its own `/dev`, in which `log` is the socket at this path. Root
 /// only.
 pub(crate) fn mortal_command_with_log(program: impl AsRef<OsStr>, socket: &Path) -> Command {

@@ -36,7 +36,7 @@ pub use library::{
     is_everywhere as library_is_everywhere,
 };
 pub use memory::{memory_file_bytes, memory_files};
-pub use network::{Host, Network};
+pub use network::{Host, Network, lan};
 pub use patroni::{Member, Patroni};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table, send_signal};

@@ -4,6 +4,8 @@
 //!
 //! It takes root. Namespaces end with this process, whatever ends it.
 
+pub mod lan;
+
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -33,6 +35,8 @@ struct Namespace {
 /// A host: processes that are started there have its address.
 #[derive(Clone, Debug)]
 pub struct Host {
+    /// It counts from 1.
+    number: u8,
     address: Ipv4Addr,
     namespace: Arc<Namespace>,
 }
@@ -179,7 +183,7 @@ impl Network {
             Ok::<_, String>(namespace)
         };
         let namespace = made().unwrap_or_else(|why| panic!("no host: {why}"));
-        let host = Host { address, namespace: Arc::new(namespace) };
+        let host = Host { number, address, namespace: Arc::new(namespace) };
         self.hosts.push(host.clone());
         host
     }

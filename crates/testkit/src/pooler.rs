@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::binaries::{Flavour, flavour, postgres_program};
+use crate::network::Host;
 use crate::wait::poll_until;
 use crate::{Outcome, Postgres, RawClient, Role, ServerError, guest, postgres, scratch};
 pub use ini::Ini;
@@ -38,6 +39,7 @@ pub struct Setup {
     /// The socket of a service manager.
     listener: Option<Arc<TcpListener>>,
     port: Option<u16>,
+    host: Option<Host>,
     /// The socket that it finds as `/dev/log`.
     dev_log: Option<PathBuf>,
     /// Files that it finds in the place of the system's.
@@ -145,6 +147,14 @@ impl Setup {
         self
     }
 
+    /// Starts it at a host of a network, where it listens at all addresses. The test itself reaches it over
+    /// its unix socket.
+    #[must_use]
+    pub fn at(mut self, host: &Host) -> Self {
+        self.host = Some(host.clone());
+        self.set("listen_addr", "*")
+    }
+
     /// Lets it find this socket as `/dev/log`. The test must run as root.
     #[must_use]
     pub fn dev_log(mut self, socket: &Path) -> Self {
@@ -247,6 +257,7 @@ impl Pooler {
             environment: Vec::new(),
             listener: None,
             port: None,
+            host: None,
             dev_log: None,
             files: Vec::new(),
             from_root: false,
@@ -323,7 +334,13 @@ impl Pooler {
         database: &str,
         password: &str,
     ) -> Result<RawClient, ServerError> {
-        RawClient::login(self.port, user, database, password)
+        if self.setup.host.is_none() {
+            return RawClient::login(self.port, user, database, password);
+        }
+        let client = RawClient::connect_unix(&self.folder, self.port);
+        let mut client = client.unwrap_or_else(|e| panic!("cannot connect: {e}"));
+        client.authenticate(&[("user", user), ("database", database)], password)?;
+        Ok(client)
     }
 
     /// Opens a console connection of the administrator.

@@ -40,6 +40,10 @@ impl Pooler {
             .open(self.log_path())
             .expect("cannot open the log");
         let mut command = match (&self.setup.listener, &self.setup.dev_log) {
+            (None, None) if self.setup.host.is_some() => {
+                let host = self.setup.host.as_ref().expect("just seen");
+                guest::mortal_command_at(host, pooler_binary())
+            }
             (None, None) if self.setup.from_root => Command::new(pooler_binary()),
             (None, None) if !self.setup.files.is_empty() => {
                 guest::mortal_command_with_files(pooler_binary(), &self.setup.files)
@@ -92,7 +96,11 @@ impl Pooler {
             if !self.is_running() {
                 return Some(false);
             }
-            RawClient::try_connect(self.port).ok().map(|_| true)
+            let client = match &self.setup.host {
+                None => RawClient::try_connect(self.port),
+                Some(_) => RawClient::connect_unix(&self.folder, self.port),
+            };
+            client.ok().map(|_| true)
         });
         match up {
             // Another process may listen there while ours is about to fail.
