@@ -1,5 +1,7 @@
 //! Several Weirs side by side, and how clients find one that serves (docs/high-availability.md).
 
+mod hosts;
+
 use std::time::{Duration, Instant};
 
 use testkit::{Pooler, Postgres, RawClient, Role, Setup, eventually, free_port};
