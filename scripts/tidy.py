@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {
     "weir-wire": set(),
     "weir-config": set(),
+    "weir-pgpool": {"weir-config"},
     "weir-sql": set(),
     "weir-x509": set(),
     "weir-cluster": set(),
@@ -53,7 +54,9 @@ ALLOWED = {
     "weir-admin": {"weir-engine", "weir-config", "weir-sql", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
     "weir-model": {"weir-wire"},
-    "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-model", "weir-sql", "weir-wire"},
+    "weir-fuzzing": {
+        "weir-admin", "weir-engine", "weir-config", "weir-model", "weir-pgpool", "weir-sql", "weir-wire",
+    },
     "weir-load": {"weir-net", "weir-config", "weir-wire"},
     "weir-cli": "*",
     "weir-bench": "*",
@@ -68,7 +71,7 @@ COLUMNS_MAX = 100
 
 PURE_CRATES = [
     "crates/wire/src", "crates/config/src", "crates/sql/src", "crates/engine/src", "crates/x509/src",
-    "crates/cluster/src",
+    "crates/cluster/src", "crates/pgpool/src",
 ]
 IMPURE = re.compile(
     r"\b(Instant::now|SystemTime::now|thread::spawn|std::net|Mutex|std::fs|fs::read|File::open)\b"
@@ -101,7 +104,8 @@ NOT_REWRITTEN = set()
 
 # Crates whose comments are in plain English. This list only grows.
 REWRITTEN_CRATES = (
-    "admin", "cli", "cluster", "config", "engine", "load", "net", "proxy", "room", "sql", "testkit",
+    "admin", "cli", "cluster", "config", "engine", "load", "net", "pgpool", "proxy", "room", "sql",
+    "testkit",
     "wire", "x509",
 )
 

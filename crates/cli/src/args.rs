@@ -8,7 +8,7 @@ mod tests;
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{
-    ArgAction, Args, CommandFactory, Parser, Subcommand,
+    ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
@@ -38,9 +38,7 @@ pub(crate) enum Invocation {
     Report(ReportOptions),
     Timings(TimingsOptions),
     Showpool(ShowpoolOptions),
-    Convert {
-        file: PathBuf,
-    },
+    Convert(ConvertOptions),
     /// Explain a key or a command of the console.
     Help {
         topic: String,
@@ -73,6 +71,41 @@ pub(crate) struct HealthOptions {
     /// Show this help
     #[arg(short = '?', long, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
+}
+
+/// The file formats of `weir convert`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Pgbouncer,
+    Pgpool,
+}
+
+/// The options of `weir convert`.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConvertOptions {
+    /// A pgbouncer.ini, whose passwords are printed as well; or a pgpool.conf
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The format of FILE. By default, its text tells
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<Format>,
+    /// Pgpool-II's rules. By default, the pool_hba.conf beside FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pool_hba: Option<PathBuf>,
+    /// Pgpool-II's users. By default, the file that FILE names
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pool_passwd: Option<PathBuf>,
+    /// Users of Pgpool-II's tools. By default, the pcp.conf beside FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcp_conf: Option<PathBuf>,
+    /// The key of encrypted passwords. By default, that of PGPOOLKEYFILE, or .pgpoolkey in the home
+    /// folder or beside FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pgpoolkey: Option<PathBuf>,
+    /// Write the files with passwords, weir-users.txt and weir-monitor.txt, into this folder. By
+    /// default, into the working folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) secrets: Option<PathBuf>,
 }
 
 /// The flags of `weir advise`.
@@ -220,7 +253,7 @@ weir [OPTION]... CONFIG
        weir check-config [--connect] [--strict] FILE
        weir advise [OPTION]... [CONFIG]
        weir health [-h HOST] [-p PORT]
-       weir convert FILE
+       weir convert PGBOUNCER.INI | PGPOOL.CONF [OPTION]...
        weir help [KEY | COMMAND]
        weir completion bash|zsh|fish";
 
@@ -349,9 +382,9 @@ enum Command {
     #[command(override_usage = "weir advise [--seconds SECONDS] [--host HOST] [--port PORT] \
         [--user USER] [CONFIG]")]
     Advise(AdviseOptions),
-    /// Print a pgbouncer.ini as a weir.toml, passwords included
-    #[command(override_usage = "weir convert FILE")]
-    Convert { file: PathBuf },
+    /// Print the configuration of PgBouncer or Pgpool-II as a weir.toml
+    #[command(override_usage = "weir convert FILE\n       weir convert PGPOOL.CONF [OPTION]...")]
+    Convert(ConvertOptions),
     /// Explain a configuration key, a command, or a command of the console
     #[command(override_usage = "weir help [KEY | COMMAND]\n       weir help --manual")]
     Help {
@@ -436,7 +469,7 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
         Command::Report(options) => Invocation::Report(options),
         Command::Timings(options) => Invocation::Timings(options),
         Command::Showpool(options) => Invocation::Showpool(options),
-        Command::Convert { file } => Invocation::Convert { file },
+        Command::Convert(options) => Invocation::Convert(options),
         Command::Help { manual: true, .. } => Invocation::Print(config::manual()),
         Command::Help { topic, .. } => match topic.as_slice() {
             [] => Invocation::Print(help()),

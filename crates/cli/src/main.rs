@@ -6,6 +6,7 @@ mod boot;
 mod check_config;
 mod checks;
 mod console;
+mod convert;
 mod ctl;
 mod daemon;
 mod demo;
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         Invocation::Showpool(options) => showpool::run(&options),
         Invocation::Ctl(options) => return ctl::run(&options),
         Invocation::Report(options) => report::run(&options),
-        Invocation::Convert { file } => explain::convert(&file),
+        Invocation::Convert(options) => convert::run(&options),
         Invocation::Help { topic } => explain::topic(&topic),
     };
     done.unwrap_or_else(|error| {

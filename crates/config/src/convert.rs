@@ -154,8 +154,9 @@ fn native(key: &Key, value: &str) -> String {
     }
 }
 
-/// A basic string of TOML.
-fn quoted(value: &str) -> String {
+/// Returns a text as a basic string of TOML.
+#[must_use]
+pub fn quoted(value: &str) -> String {
     let mut text = "\"".to_owned();
     for c in value.chars() {
         let _ = match c {

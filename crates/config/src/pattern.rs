@@ -24,6 +24,12 @@ impl Pattern {
     }
 }
 
+/// Is the text a valid regular expression?
+#[must_use]
+pub fn is_pattern(text: &str) -> bool {
+    Pattern::parse(text).is_ok()
+}
+
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.0.as_str() == other.0.as_str()

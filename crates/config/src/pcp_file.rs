@@ -28,7 +28,7 @@ pub struct PcpUser {
 
 impl PcpUsers {
     /// Reads the content of a file. A line that cannot be read is a warning.
-    pub(crate) fn parse(content: &str, file: &Arc<str>) -> (Self, Vec<Mistake>) {
+    pub fn parse(content: &str, file: &Arc<str>) -> (Self, Vec<Mistake>) {
         let (mut users, mut warnings) = (Vec::new(), Vec::new());
         for (number, line) in (1..).zip(content.lines()) {
             let line = line.trim();

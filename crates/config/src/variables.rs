@@ -36,8 +36,9 @@ pub(crate) fn replace(text: &str, lookup: Lookup) -> Result<Option<String>, Stri
     Ok(Some(replaced))
 }
 
-/// Returns a text for which [`replace`] gives `text`.
-pub(crate) fn escaped(text: &str) -> String {
+/// Returns a text that a configuration reads as `text`, without replacing variables in it.
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {

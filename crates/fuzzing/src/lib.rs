@@ -15,6 +15,7 @@ mod hba;
 mod ledger;
 mod mutate;
 mod pcp;
+mod pgpool;
 mod postgres;
 mod rng;
 mod scram;
@@ -33,6 +34,7 @@ pub use crate::hba::hba;
 pub use crate::ledger::ledger;
 pub use crate::mutate::mutate;
 pub use crate::pcp::pcp;
+pub use crate::pgpool::pgpool;
 pub use crate::scram::scram;
 pub use crate::server_stream::server_stream;
 pub use crate::sql::sql;
@@ -45,7 +47,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets. Each has a folder of this name in `fuzz/corpus`, and possibly one in
 /// `fuzz/regressions`.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     ("client_stream", client_stream),
     ("server_stream", server_stream),
     ("startup", startup),
@@ -59,5 +61,6 @@ pub const TARGETS: [Target; 14] = [
     ("url", url),
     ("console", console),
     ("pcp", pcp),
+    ("pgpool", pgpool),
     ("sql", sql),
 ];

@@ -91,6 +91,7 @@ targets!(
     url,
     console,
     pcp,
+    pgpool,
     sql,
 );
 

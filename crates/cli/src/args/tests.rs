@@ -156,7 +156,16 @@ fn commands_are_told_from_files() {
         parsed("weir check-config a.ini"),
         Ok(Invocation::CheckConfig { file: "a.ini".into(), how: CheckOptions::default() })
     );
-    assert_eq!(parsed("weir convert a.ini"), Ok(Invocation::Convert { file: "a.ini".into() }));
+    let convert = ConvertOptions { file: "a.ini".into(), ..ConvertOptions::default() };
+    assert_eq!(parsed("weir convert a.ini"), Ok(Invocation::Convert(convert.clone())));
+    let convert = ConvertOptions {
+        from: Some(Format::Pgpool),
+        secrets: Some("/s".into()),
+        pgpoolkey: Some("k".into()),
+        ..convert
+    };
+    let line = "weir convert a.ini --from pgpool --secrets /s --pgpoolkey k";
+    assert_eq!(parsed(line), Ok(Invocation::Convert(convert)));
     let pools = Invocation::Help { topic: "show pools".into() };
     assert_eq!(parsed("weir help show pools"), Ok(pools));
     assert_eq!(parsed("weir help pool_mode"), Ok(Invocation::Help { topic: "pool_mode".into() }));

@@ -1,0 +1,105 @@
+//! Reads on standbys, and what is known about them.
+
+use super::{Row, changed, kept, without};
+
+const BY_POSITION: &str = "a standby runs a read only if it has the writes that the read must see";
+const NO_CACHE: &str = "Weir has no query cache yet";
+const FROM_CATALOGS: &str = "Weir reads the catalogs every `catalog_refresh` and after each change";
+
+pub(super) const ROWS: &[Row] = &[
+    changed(
+        "backend_clustering_mode",
+        "streaming_replication",
+        "clusters",
+        "only `streaming_replication` has a counterpart; of other modes, the first node is used",
+    ),
+    changed(
+        "load_balance_mode",
+        "on",
+        "reads",
+        "reads go to standbys; a transaction is a read only if it begins with READ ONLY",
+    ),
+    kept("statement_level_load_balance", "off", "balance"),
+    changed("disable_load_balance_on_write", "transaction", "read_after_write", BY_POSITION),
+    without("dml_adaptive_object_relationship_list", "", BY_POSITION),
+    without("track_table_mutation_ttl_factor", "5.0", BY_POSITION),
+    without("track_table_mutation_max_staleness", "60000", BY_POSITION),
+    without("track_table_mutation_cold_start_duration", "2000", BY_POSITION),
+    without("track_table_mutation_table_buckets", "1024", BY_POSITION),
+    without("track_table_mutation_table_size", "2048", BY_POSITION),
+    changed(
+        "write_function_list",
+        "",
+        "primary_names",
+        "names without schema, no regular expressions; the catalogs find other functions that write",
+    ),
+    changed(
+        "read_only_function_list",
+        "",
+        "standby_functions",
+        "names without schema, no regular expressions; other functions are judged by the catalogs",
+    ),
+    kept("primary_routing_query_pattern_list", "", "primary_texts"),
+    changed(
+        "user_redirect_preference_list",
+        "",
+        "reads",
+        "`reads` of the user, for a name with `primary` or `standby`; no ratios, no node ids",
+    ),
+    changed(
+        "database_redirect_preference_list",
+        "",
+        "reads",
+        "`reads` of the database, for a name with `primary` or `standby`; no ratios, no node ids",
+    ),
+    changed(
+        "app_name_redirect_preference_list",
+        "",
+        "primary_applications",
+        "only with `primary`; no ratios, no node ids",
+    ),
+    without(
+        "allow_sql_comments",
+        "off",
+        "a comment never keeps a text on the primary, a hint does",
+    ),
+    without("ignore_leading_white_space", "on", "Weir always ignores it"),
+    without("prefer_lower_delay_standby", "off", "standbys that are fresh enough get their shares"),
+    changed(
+        "sr_check_period",
+        "10",
+        "sample_interval",
+        "Weir asks each node every second, so the default of `sample_interval` is kept",
+    ),
+    kept("sr_check_user", "", "user"),
+    changed("sr_check_password", "", "password_file", "it is in a file that the report names"),
+    kept("sr_check_database", "postgres", "dbname"),
+    changed(
+        "delay_threshold",
+        "0",
+        "max_lag_bytes",
+        "a standby whose data is older than `max_staleness` (1 s) gets no reads, too",
+    ),
+    kept("delay_threshold_by_time", "0", "max_staleness"),
+    without("replication_delay_source_cmd", "", "Weir asks PostgreSQL for the lag"),
+    without("replication_delay_source_timeout", "10", "Weir asks PostgreSQL for the lag"),
+    without("relcache_size", "256", FROM_CATALOGS),
+    without("relcache_expire", "0", FROM_CATALOGS),
+    without("enable_shared_relcache", "on", FROM_CATALOGS),
+    without("relcache_query_target", "primary", FROM_CATALOGS),
+    without("check_temp_table", "catalog", "a session with a temporary table keeps its server"),
+    without("check_unlogged_table", "on", FROM_CATALOGS),
+    without("memory_cache_enabled", "off", NO_CACHE),
+    without("memqcache_method", "shmem", NO_CACHE),
+    without("memqcache_memcached_host", "localhost", NO_CACHE),
+    without("memqcache_memcached_port", "11211", NO_CACHE),
+    without("memqcache_total_size", "64MB", NO_CACHE),
+    without("memqcache_max_num_cache", "1000000", NO_CACHE),
+    without("memqcache_expire", "0", NO_CACHE),
+    without("memqcache_auto_cache_invalidation", "on", NO_CACHE),
+    without("memqcache_maxcache", "400kB", NO_CACHE),
+    without("memqcache_cache_block_size", "1MB", NO_CACHE),
+    without("memqcache_oiddir", "/var/log/pgpool/oiddir", NO_CACHE),
+    without("cache_safe_memqcache_table_list", "", NO_CACHE),
+    without("cache_unsafe_memqcache_table_list", "", NO_CACHE),
+];
