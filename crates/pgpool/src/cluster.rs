@@ -65,6 +65,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// A node with this data directory, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(id: usize, folder: &str) -> Self {
+        Self { id, host: "h".to_owned(), port: 1, weight: 1.0, folder: folder.to_owned() }
+    }
+
     pub(crate) fn name(&self) -> String {
         format!("node{}", self.id)
     }
@@ -153,6 +159,9 @@ impl Work<'_> {
                 self.say(&format!("backend_hostname{}", node.id), Part::Without, why);
                 self.say(&format!("backend_port{}", node.id), Part::Without, why);
             }
+        }
+        if self.mode != Mode::Other {
+            self.say("backend_clustering_mode", Part::Kept, "");
         }
         self.say("load_balance_mode", Part::Without, "there are no standbys");
         Ok(())
@@ -327,13 +336,7 @@ mod tests {
             (&[5_000.0, 2_500.0], &[2, 1]),
         ];
         for (weights_of, expected) in cases {
-            let node = |weight: &f64| Node {
-                id: 0,
-                host: "h".to_owned(),
-                port: 1,
-                weight: *weight,
-                folder: String::new(),
-            };
+            let node = |weight: &f64| Node { weight: *weight, ..Node::of(0, "") };
             let nodes: Vec<_> = weights_of.iter().map(node).collect();
             assert_eq!(weights(&nodes), expected, "{weights_of:?}");
         }

@@ -52,3 +52,26 @@ fn word(text: &str) -> String {
         false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_become_variables_of_the_shell() {
+        let same = [Node::of(0, "/srv"), Node::of(1, "/srv")];
+        let other = [Node::of(0, "/srv/0"), Node::of(1, "/it's")];
+        let both = "$(case $WEIR_NODE in (node0) echo /srv/0;; (node1) echo '/it'\\''s';; esac)";
+        let cases = [
+            ("f %d %m", &same, "f ${WEIR_NODE#node} ${WEIR_NEW_NODE#node}"),
+            ("\"%h:%p\" %H %r", &same, "\"$WEIR_HOST:$WEIR_PORT\" $WEIR_NEW_HOST $WEIR_NEW_PORT"),
+            ("%N %S %M %P", &same, "$WEIR_HOST $WEIR_PORT ${WEIR_NODE#node} ${WEIR_NODE#node}"),
+            ("%D/x %R", &same, "/srv/x /srv"),
+            ("%D", &other, both),
+            ("100%% %x %", &same, "100% %x %"),
+        ];
+        for (command, nodes, expected) in cases {
+            assert_eq!(converted(command, nodes), expected, "{command}");
+        }
+    }
+}

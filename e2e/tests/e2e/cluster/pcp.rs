@@ -1,6 +1,7 @@
 //! Debian's tools `pcp_*` of Pgpool-II 4.3 at Weir, compared with what they print at Pgpool-II; and
 //! DETACH and ATTACH.
 
+mod converted;
 mod tools;
 
 use std::fs;
