@@ -36,7 +36,7 @@ fn secret_file(file: &Path, text: &str) {
 }
 
 /// The folder of a Pgpool-II before these nodes. `pool_passwd` has the users in the three forms.
-fn pgpool(nodes: &[Postgres], ports: [u16; 2], users: &[Role; 3]) -> PathBuf {
+fn pgpool(nodes: &[Postgres], ports: [u16; 2], users: &[Role; 3], has_rules: bool) -> PathBuf {
     let place = folder("pgpool2");
     let [port, pcp_port] = ports;
     let mut conf = format!(
@@ -50,6 +50,9 @@ fn pgpool(nodes: &[Postgres], ports: [u16; 2], users: &[Role; 3]) -> PathBuf {
          use_watchdog = off\ninclude = 'nodes.conf'\n",
         place.display()
     );
+    if has_rules {
+        conf += "enable_pool_hba = on\n";
+    }
     conf += "follow_primary_command = '/etc/pgpool2/follow_primary.sh %d %H'\n";
     fs::write(place.join("pgpool.conf"), conf).expect("our own folder");
     let node = |(number, node): (usize, &Postgres)| {
@@ -61,6 +64,8 @@ fn pgpool(nodes: &[Postgres], ports: [u16; 2], users: &[Role; 3]) -> PathBuf {
     secret_file(&place.join("pcp.conf"), &format!("pcpadmin:{MD5}\n"));
     secret_file(&place.join(".pgpoolkey"), "a key of ours\n");
     let [md5, plain, encrypted] = users;
+    let rules = format!("host all {} all md5\nhost all all 127.0.0.1/32 scram-sha-256\n", md5.name);
+    fs::write(place.join("pool_hba.conf"), rules).expect("our own folder");
     let lines = format!("{}:{}\n{}:TEXT{}\n", md5.name, md5.verifier, plain.name, plain.password);
     secret_file(&place.join("pool_passwd"), &lines);
     let mut pg_enc = Command::new(PG_ENC);
@@ -121,9 +126,19 @@ fn a_converted_configuration_serves_users_nodes_and_tools_core() {
         nodes[0].sql("postgres", &format!("GRANT ALL ON acts TO {}", user.name));
     }
     nodes[1].wait_until_like(&nodes[0]);
+    for has_rules in [false, true] {
+        serves(&nodes, &users, has_rules);
+    }
+}
+
+/// Checks that Weir serves a converted configuration, with or without `pool_hba.conf`.
+#[track_caller]
+fn serves(nodes: &[Postgres], users: &[Role; 3], has_rules: bool) {
     let ports = [free_port(), free_port()];
-    let place = pgpool(&nodes, ports, &users);
-    let file = converted(&place, &users);
+    let place = pgpool(nodes, ports, users, has_rules);
+    let file = converted(&place, users);
+    let toml = fs::read_to_string(&file).expect("our own file");
+    assert_eq!(toml.contains("\nauth_type = \"hba\"\n"), has_rules, "{toml}");
     let checked = weir(&place, &["check-config", "--connect", &file.to_string_lossy()]);
     assert!(checked.status.success(), "{checked:?}");
     assert!(!text(&checked.stderr).contains("pool_passwd"), "{checked:?}");
@@ -135,12 +150,13 @@ fn a_converted_configuration_serves_users_nodes_and_tools_core() {
         let listens = || std::net::TcpStream::connect(("127.0.0.1", ports[0])).ok();
         eventually("Weir listens", PATIENCE, listens);
         let mut client = eventually("the user gets in", PATIENCE, login);
-        client.rows(&format!("INSERT INTO acts VALUES ({number}, 'write')"));
+        client.rows(&format!("INSERT INTO acts VALUES ({number}, '{has_rules}')"));
         eventually("a read runs on the standby", PATIENCE, || {
             let port = client.value("SELECT here()");
             (port == nodes[1].port().to_string()).then_some(())
         });
-        let count = client.value(&format!("SELECT count(*) FROM acts WHERE id = {number}"));
+        let written = format!("id = {number} AND act = '{has_rules}'");
+        let count = client.value(&format!("SELECT count(*) FROM acts WHERE {written}"));
         assert_eq!(count, "1", "{}", user.name);
         let refused = RawClient::login(ports[0], &user.name, "postgres", "wrong");
         assert!(refused.is_err(), "{}", user.name);
