@@ -8,7 +8,7 @@
 mod announcement;
 
 use std::{
-    io, mem,
+    fs, io, mem,
     net::IpAddr,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
 };
@@ -26,6 +26,8 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use self::announcement::Announcement;
 use super::{checked, checked_len};
 
+/// The needed capabilities, with their bits in `/proc/self/status`.
+const CAPABILITIES: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 /// No answer of the kernel is longer.
 const ANSWER_BYTES: usize = 64 * 1024;
 
@@ -74,12 +76,14 @@ impl Device {
     }
 
     /// Adds an address that the kernel removes after so many seconds, or renews that time. Connections
-    /// that this machine opens do not begin at it.
+    /// that this machine opens do not begin at it. `seconds` is called directly before the order to the
+    /// kernel; with None, there is no order.
     ///
     /// # Errors
     /// Those of the kernel, for example without CAP_NET_ADMIN.
-    pub fn put(&self, own: DeviceAddress, seconds: u32) -> io::Result<()> {
-        let mut message = self.message(own);
+    pub fn put(&self, own: DeviceAddress, seconds: impl FnOnce() -> Option<u32>) -> io::Result<()> {
+        let (kernel, mut message) = (kernel()?, self.message(own));
+        let Some(seconds) = seconds() else { return Ok(()) };
         let mut life = CacheInfo::default();
         (life.ifa_valid, life.ifa_preferred) = (seconds, 0);
         message.attributes.push(AddressAttribute::CacheInfo(life));
@@ -89,7 +93,7 @@ impl Device {
             message.attributes.push(AddressAttribute::Flags(flags));
         }
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-        ask(RouteNetlinkMessage::NewAddress(message), flags).map(drop)
+        ask_at(&kernel, RouteNetlinkMessage::NewAddress(message), flags).map(drop)
     }
 
     /// Removes an address. Returns false if the device does not have it.
@@ -161,16 +165,28 @@ impl Device {
 
 /// Sends a message to the kernel. Returns its answer; none for an acknowledgement.
 fn ask(message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
+    ask_at(&kernel()?, message, flags)
+}
+
+fn kernel() -> io::Result<Socket> {
+    let socket = Socket::new(NETLINK_ROUTE)?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+fn ask_at(
+    kernel: &Socket,
+    message: RouteNetlinkMessage,
+    flags: u16,
+) -> io::Result<Option<RouteNetlinkMessage>> {
     let mut packet = NetlinkMessage::from(message);
     packet.header.flags = NLM_F_REQUEST | flags;
     packet.finalize();
     let mut bytes = vec![0; packet.buffer_len()];
     packet.serialize(&mut bytes);
-    let socket = Socket::new(NETLINK_ROUTE)?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&bytes, 0)?;
+    kernel.send(&bytes, 0)?;
     let mut answer = Vec::with_capacity(ANSWER_BYTES);
-    socket.recv(&mut answer, 0)?;
+    kernel.recv(&mut answer, 0)?;
     let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer);
     let answer = answer.map_err(io::Error::other)?.payload;
     if let NetlinkPayload::Error(error) = &answer {
@@ -182,9 +198,30 @@ fn ask(message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetli
     Ok(Some(message))
 }
 
+/// Returns the names of the capabilities that addresses need and this process does not have.
+#[must_use]
+pub fn missing_capabilities() -> Vec<&'static str> {
+    let status = fs::read_to_string("/proc/self/status");
+    status.map_or_else(|_| Vec::new(), |status| missing_in(&status))
+}
+
+fn missing_in(status: &str) -> Vec<&'static str> {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    CAPABILITIES.iter().filter(|(_, bit)| bits >> bit & 1 == 0).map(|(name, _)| *name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_missing_capability_is_named() {
+        let status = |bits: &str| format!("Name:\tweir\nCapPrm:\tffff\nCapEff:\t{bits}\n");
+        assert_eq!(missing_in(&status("0000000000000000")), ["CAP_NET_ADMIN", "CAP_NET_RAW"]);
+        assert_eq!(missing_in(&status("0000000000001000")), ["CAP_NET_RAW"]);
+        assert_eq!(missing_in(&status("000001ffffffffff")), [""; 0]);
+    }
 
     #[test]
     fn the_loopback_device_is_found_and_another_one_is_not() {
