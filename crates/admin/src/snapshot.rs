@@ -163,6 +163,8 @@ pub struct MemberRow {
     pub state: &'static str,
     /// Is it this Weir?
     pub is_self: bool,
+    /// It has the virtual address.
+    pub has_address: bool,
     pub version: String,
     pub confirmed: u64,
     pub sees: String,
@@ -183,6 +185,11 @@ impl ClusterRow {
     /// Returns the whole seconds until the lease of this Weir ends; 0 without a lease.
     pub(crate) fn lease_seconds(&self) -> u64 {
         self.members.iter().find_map(|own| own.lease).unwrap_or_default() / 1_000_000
+    }
+
+    /// Has this Weir the virtual address?
+    pub(crate) fn has_address(&self) -> bool {
+        self.members.iter().any(|own| own.is_self && own.has_address)
     }
 
     /// Returns how many nodes have this state.

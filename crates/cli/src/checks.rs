@@ -4,6 +4,7 @@
 //! log, binds the addresses. For these the list contains a rehearsal, which only `check-config`
 //! runs.
 
+mod address;
 mod secrets;
 mod unit;
 
@@ -75,7 +76,7 @@ enum When {
 
 type Check = fn(&Config) -> Vec<Finding>;
 
-const CHECKS: [(When, Check); 10] = [
+const CHECKS: [(When, Check); 11] = [
     (When::Always, reading),
     (When::Always, secrets::readable),
     (When::Always, nobody_gets_in),
@@ -85,6 +86,7 @@ const CHECKS: [(When, Check); 10] = [
     (When::Rehearsal, user),
     (When::Rehearsal, pidfile_and_daemon),
     (When::Rehearsal, system),
+    (When::Rehearsal, address::of_clusters),
     (When::Rehearsal, unit::drop_ins),
 ];
 

@@ -647,4 +647,44 @@ static MUTANTS: &[Mutant] = &[
             "Stage::Left",
         )],
     },
+    Mutant {
+        name: "KeepsTheAddressBeyondItsLease",
+        wrong: "The kernel removes the virtual address three seconds after the lease has ended",
+        noticed_by: "fleet address",
+        changes: &[change(
+            "fleet/address.rs",
+            "let rest = «until.saturating_sub(now)».saturating_sub(LATENESS)",
+            "(until + 5_000_000).saturating_sub(now)",
+        )],
+    },
+    Mutant {
+        name: "HoldsWhatItHasGivenUp",
+        wrong: "A member takes the virtual address from a record that it has asked to delete",
+        noticed_by: "fleet address",
+        changes: &[change(
+            "fleet/address.rs",
+            "holder == me && «revision > self.given_up»)",
+            "revision > 0",
+        )],
+    },
+    Mutant {
+        name: "EndsItsLeaseBeforeTheAddress",
+        wrong: "A member that leaves ends its lease while its machine still has the address",
+        noticed_by: "fleet address",
+        changes: &[change(
+            "fleet/membership.rs",
+            "(«!own.address.is_up»).then_some(Request::Revoke(lease))",
+            "lease > 0",
+        )],
+    },
+    Mutant {
+        name: "LeavesTheAddressToAnOldLease",
+        wrong: "The record of the address lives as long as the lease of the process before",
+        noticed_by: "fleet address",
+        changes: &[change(
+            "fleet/membership.rs",
+            "«puts.push(Record::Address(holder.clone()));»",
+            "",
+        )],
+    },
 ];

@@ -6,6 +6,7 @@
 //! * `membership.rs`: what one member asks of etcd, step by step
 //! * `succession.rs`: the terms around a change of the primary
 //! * `majority.rs`: when the leader may begin a change of the primary
+//! * `address.rs`: the member that holds the virtual address
 //!
 //! Invariants:
 //! * The term changes only by the leader, and only from the term that it has seen.
@@ -13,7 +14,10 @@
 //!   the term, or has lost its lease.
 //! * A member sends to a writer only while it holds its lease, and only if the last term that it has
 //!   seen names that writer. Its records vanish from etcd after its lease has ended by its own clock.
+//! * A member has the virtual address only while the record `address` names it, and the kernel removes
+//!   the address before the member's lease ends.
 
+pub mod address;
 pub mod lease;
 pub mod majority;
 pub mod membership;
@@ -21,9 +25,10 @@ pub mod records;
 pub mod succession;
 pub mod view;
 
+pub use self::address::{Holding, OwnAddress};
 pub use self::lease::{Lease, TTL, VIEW};
 pub use self::majority::Hesitation;
 pub use self::membership::{Answer, Gate, MARGIN, Me, Membership, News, Own, Request, Transaction};
-pub use self::records::{FORMAT, Leader, Member, Pause, Phase, Record, Seen, Term, Writer};
+pub use self::records::{FORMAT, Holder, Leader, Member, Pause, Phase, Record, Seen, Term, Writer};
 pub use self::succession::{Succession, Turn};
 pub use self::view::View;

@@ -267,6 +267,7 @@ impl Builder {
             );
         }
         self.check_etcd(&cluster, position);
+        self.check_virtual_address(&cluster, position);
         match self.clusters.insert(position.entry.clone(), cluster) {
             Some(_) => self.report.warn(position, Reason::DefinedAgain("cluster")),
             None => self.cluster_order.push(position.entry.clone()),
@@ -356,6 +357,34 @@ impl Builder {
         ] {
             if is_set {
                 self.report.warnings.push(position.mistake(key, Reason::NeedsEtcd));
+            }
+        }
+    }
+
+    /// Reports mistakes in the keys for the address of several Weirs.
+    fn check_virtual_address(&mut self, cluster: &Cluster, position: &Position) {
+        const ADDRESS: &str = "virtual_address";
+        const UP: &str = "virtual_address_up_command";
+        const DOWN: &str = "virtual_address_down_command";
+        let has_address = !cluster.virtual_address.is_empty();
+        let has_up = cluster.virtual_address_up_command.is_some();
+        let has_down = cluster.virtual_address_down_command.is_some();
+        let keys = [(ADDRESS, has_address), (UP, has_up), (DOWN, has_down)];
+        let Some((key, _)) = keys.into_iter().find(|(_, is_set)| *is_set) else { return };
+        if cluster.etcd.is_empty() {
+            self.report.error(position, key, Reason::AddressWithoutEtcd);
+        }
+        let command = if has_up { UP } else { DOWN };
+        match (has_address, has_up, has_down) {
+            (true, false, false) | (false, true, true) | (false, false, false) => {}
+            (true, _, _) => {
+                self.report.error(position, command, Reason::AddressAndCommands(command));
+            }
+            (false, true, false) => {
+                self.report.error(position, UP, Reason::HalfOfTheCommands(DOWN))
+            }
+            (false, false, true) => {
+                self.report.error(position, DOWN, Reason::HalfOfTheCommands(UP))
             }
         }
     }

@@ -96,14 +96,14 @@ impl fmt::Display for EtcdApi {
 }
 
 /// Parses a list in which nothing is twice.
-fn list<T: PartialEq>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+pub(crate) fn list<T: PartialEq>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
     let all: Vec<T> = items.map(parse).collect::<Option<_>>()?;
     let is_twice = |(at, item): (usize, &T)| all[..at].contains(item);
     (!all.is_empty() && !all.iter().enumerate().any(is_twice)).then_some(all)
 }
 
-fn shown<T: fmt::Display>(all: &[T]) -> Option<String> {
+pub(crate) fn shown<T: fmt::Display>(all: &[T]) -> Option<String> {
     let texts: Vec<_> = all.iter().map(T::to_string).collect();
     (!texts.is_empty()).then(|| texts.join(","))
 }

@@ -56,6 +56,7 @@ mod units;
 mod url;
 mod value;
 mod variables;
+mod virtual_address;
 mod weight;
 
 /// The version of PgBouncer with the same keys, console and log. Tools derive from it what to
@@ -123,4 +124,5 @@ pub use crate::suggest::nearest;
 pub use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 pub use crate::value::{Kind, ValueError};
 pub use crate::variables::escaped;
+pub use crate::virtual_address::VirtualAddress;
 pub use crate::weight::Weight;

@@ -135,6 +135,12 @@ pub enum Reason {
     NotAMember,
     #[error("no effect: it needs etcd")]
     NeedsEtcd,
+    #[error("it needs etcd: without it, several Weirs could have one address")]
+    AddressWithoutEtcd,
+    #[error("virtual_address and {0}: Weir has an address itself, or commands do it")]
+    AddressAndCommands(&'static str),
+    #[error("{0} must be set, too: one command brings the address, the other one removes it")]
+    HalfOfTheCommands(&'static str),
     #[error("{0}: a name is written as in the catalogs, without schema, quotes and arguments")]
     NotACatalogName(String),
     #[error("no effect: the database has no cluster")]

@@ -63,6 +63,11 @@ pub enum ValueError {
     EtcdApis,
     #[error("host names such as db.example.org or db.example.org:5433, each once")]
     HostNames,
+    #[error(
+        "addresses such as 10.0.0.100/24 dev eth0, each once: an address for clients, the length of \
+         its network's prefix, and the device"
+    )]
+    VirtualAddresses,
     #[error("ports from 1 to 65535")]
     Ports,
     #[error("addresses such as 10.0.0.0/8, ::1")]

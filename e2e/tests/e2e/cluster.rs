@@ -1,5 +1,6 @@
 //! One address for a cluster: server connections follow the primary, wherever it is.
 
+mod address;
 mod adverse;
 mod change;
 mod checker;

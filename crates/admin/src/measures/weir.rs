@@ -215,6 +215,11 @@ static CLUSTERS: Group<ClusterRow> = Group {
             "How long this Weir may use the primary without an answer of etcd; 0 without `etcd`.",
         ),
         gauge(
+            "weir_cluster_virtual_address",
+            |row| u64::from(row.has_address()).into(),
+            "1 if this machine has the virtual address.",
+        ),
+        gauge(
             "weir_cluster_failover_paused",
             |row| u64::from(!row.paused.is_empty()).into(),
             "1 if Weir replaces no lost primary now, for example by FAILOVER PAUSE.",

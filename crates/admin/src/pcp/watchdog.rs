@@ -41,8 +41,8 @@ pub(super) fn members(out: &mut Vec<u8>, snapshot: &Snapshot, which: Which) -> R
         "NodesRequireForQuorum": needed,
         "QuorumStatus": if alive >= needed { 1 } else { -1 },
         "AliveNodeCount": alive,
-        // No member has an address for the clients.
-        "Escalated": 0,
+        // The tool shows it as "VIP up on local node".
+        "Escalated": u8::from(cluster.has_address()),
         "LeaderNodeName": leader_name,
         "LeaderHostName": host_and_port(leader_name).0,
         "NodeCount": nodes.len(),

@@ -125,6 +125,11 @@ pub(super) static MEMBERS: Table<MemberLine> = Table {
             "`yes` for the Weir of this console.",
         ),
         text(
+            "virtual_address",
+            |line| if line.member.has_address { "yes" } else { "no" }.into(),
+            "`yes` for the Weir whose machine has the virtual address.",
+        ),
+        text(
             "lease_seconds",
             |line| match line.member.lease {
                 Some(lease) => format!("{:.1}", lease as f64 / 1e6).into(),
@@ -147,7 +152,8 @@ pub(super) static MEMBERS: Table<MemberLine> = Table {
         text(
             "error",
             |line| line.member.trouble.as_str().into(),
-            "For this Weir: why etcd does not do what it is asked for.",
+            "For this Weir: why etcd does not do what it is asked for, or why this machine cannot have \
+             the virtual address.",
         ),
     ],
     rows: |view| {

@@ -355,29 +355,35 @@ fn cluster() -> ClusterRow {
         }],
         paused: "FAILOVER PAUSE by member weir2:6432".to_owned(),
         term: "term 4: node b is the primary, timeline 2".to_owned(),
-        members: vec![
-            MemberRow {
-                name: "weir1:6432".into(),
-                state: "leader",
-                is_self: true,
-                version: "0.1.0".into(),
-                confirmed: 3,
-                sees: "a=down, b=writable, c=readable".into(),
-                lease: Some(9_640_000),
-                trouble: String::new(),
-            },
-            MemberRow {
-                name: "weir2:6432".into(),
-                state: "silent",
-                is_self: false,
-                version: "0.1.0".into(),
-                confirmed: 1,
-                sees: String::new(),
-                lease: None,
-                trouble: String::new(),
-            },
-        ],
+        members: members(),
     }
+}
+
+fn members() -> Vec<MemberRow> {
+    vec![
+        MemberRow {
+            name: "weir1:6432".into(),
+            state: "leader",
+            is_self: true,
+            has_address: true,
+            version: "0.1.0".into(),
+            confirmed: 3,
+            sees: "a=down, b=writable, c=readable".into(),
+            lease: Some(9_640_000),
+            trouble: String::new(),
+        },
+        MemberRow {
+            name: "weir2:6432".into(),
+            state: "silent",
+            is_self: false,
+            has_address: false,
+            version: "0.1.0".into(),
+            confirmed: 1,
+            sees: String::new(),
+            lease: None,
+            trouble: String::new(),
+        },
+    ]
 }
 
 /// A pool with two seconds, an error and an order, and two transactions.

@@ -13,9 +13,11 @@ use super::{Finding, Level};
 /// The folder of the drop-ins, relative to that of the program.
 const SHIPPED: &str = "../share/weir/weir.service.d";
 /// The folder in which systemd reads them.
-const IN_FORCE: &str = "/etc/systemd/system/weir.service.d";
+pub(super) const IN_FORCE: &str = "/etc/systemd/system/weir.service.d";
 /// The configuration of `weir-pgbouncer.service`, which has the rights that PgBouncer's keys need.
 const PGBOUNCERS: &str = "pgbouncer/pgbouncer.ini";
+/// The drop-in with the rights to change addresses.
+pub(super) const ADDRESSES: &str = "addresses.conf";
 /// Folders of which the unit has its own (`PrivateTmp=`).
 const PRIVATE: [&str; 2] = ["/tmp", "/var/tmp"];
 
@@ -87,10 +89,14 @@ fn needed(config: &Config) -> Vec<DropIn> {
         let why = "a command with sudo or ssh needs rights that the unit takes away".to_owned();
         found.push(DropIn { key, name: "commands.conf", why });
     }
-    if let Some((key, _)) = runs(&["ip", "arping"]) {
+    let has_address = config.clusters.values().any(|own| !own.virtual_address.is_empty());
+    if has_address {
+        let why = "it needs CAP_NET_ADMIN and CAP_NET_RAW".to_owned();
+        found.push(DropIn { key: "virtual_address", name: ADDRESSES, why });
+    } else if let Some((key, _)) = runs(&["ip", "arping"]) {
         let why =
             "a command that changes the addresses of an interface needs CAP_NET_ADMIN".to_owned();
-        found.push(DropIn { key, name: "addresses.conf", why });
+        found.push(DropIn { key, name: ADDRESSES, why });
     }
     found
 }
@@ -102,6 +108,8 @@ fn commands(cluster: &Cluster) -> impl Iterator<Item = (&'static str, &str)> {
         ("stop_command", &cluster.stop_command),
         ("start_command", &cluster.start_command),
         ("rejoin_command", &cluster.rejoin_command),
+        ("virtual_address_up_command", &cluster.virtual_address_up_command),
+        ("virtual_address_down_command", &cluster.virtual_address_down_command),
     ];
     all.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?)))
 }
@@ -136,6 +144,8 @@ mod tests {
             ["commands.conf", "addresses.conf"]
         );
         assert_eq!(names(&cluster("/usr/local/bin/fence")), [""; 0]);
+        let address = "/usr/local/bin/fence' etcd=e virtual_address='10.0.0.9/24 dev eth0";
+        assert_eq!(names(&cluster(address)), ["addresses.conf"]);
         let program = "password_command='/usr/bin/ssh vault token'";
         let entry = format!("[databases]\napp = host=db user=u {program}\n[pgbouncer]\n{own}");
         assert_eq!(names(&entry), ["commands.conf"]);

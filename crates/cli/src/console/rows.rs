@@ -140,6 +140,7 @@ fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
         name: one.name,
         state: one.state,
         is_self: one.is_self,
+        has_address: one.has_address,
         version: one.version,
         confirmed: one.confirmed,
         sees: one.sees,

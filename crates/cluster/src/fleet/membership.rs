@@ -12,9 +12,10 @@
 
 use std::collections::BTreeMap;
 
+use super::address::{Claim, Holding, OwnAddress, Step, life};
 use super::lease::Lease;
 use super::majority::Hesitation;
-use super::records::{FORMAT, Leader, Member, Pause, Phase, Record, Seen, Term, Writer};
+use super::records::{FORMAT, Holder, Leader, Member, Pause, Phase, Record, Seen, Term, Writer};
 use super::view::View;
 use crate::Micros;
 
@@ -40,6 +41,14 @@ pub struct Me {
     pub follows: bool,
     /// The predecessor may send to the writer until then; 0 if there is none.
     pub shared_until: Micros,
+    /// The predecessor may have left the virtual address until then; 0 if there is none.
+    pub address_until: Micros,
+}
+
+impl Me {
+    fn as_holder(&self) -> Holder {
+        Holder { member: self.member.clone(), instance: self.instance.clone() }
+    }
 }
 
 /// The facts that this member has without etcd.
@@ -53,6 +62,7 @@ pub struct Own {
     /// This process changes the primary, and writes the terms itself.
     pub is_changing: bool,
     pub is_leaving: bool,
+    pub address: OwnAddress,
 }
 
 /// One step at etcd.
@@ -164,6 +174,7 @@ pub struct Membership {
     /// Since when a majority has overruled this leader.
     overruled_since: Option<Micros>,
     abstains_until: Micros,
+    claim: Claim,
     trouble: Option<String>,
 }
 
@@ -188,6 +199,7 @@ impl Membership {
             retry_at: 0,
             overruled_since: None,
             abstains_until: 0,
+            claim: Claim::default(),
             trouble: None,
         }
     }
@@ -220,6 +232,11 @@ impl Membership {
             Stage::In { lease } | Stage::Granted { lease, .. } => Some(lease),
             Stage::Out | Stage::Looked | Stage::Leaving { .. } | Stage::Left => None,
         }
+    }
+
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::Leaving { .. } | Stage::Left)
     }
 
     #[must_use]
@@ -320,7 +337,8 @@ impl Membership {
             Stage::Out => Some(Request::Load),
             Stage::Looked => Some(Request::Grant),
             Stage::Granted { lease, .. } => Some(Request::Change(self.registration(own, lease))),
-            Stage::Leaving { lease } => Some(Request::Revoke(lease)),
+            // Another member takes the address as soon as the lease is gone.
+            Stage::Leaving { lease } => (!own.address.is_up).then_some(Request::Revoke(lease)),
             Stage::In { .. } if self.is_outdated => Some(Request::Load),
             Stage::In { lease } => self.duty(own, lease, now).map(Request::Change),
         }
@@ -328,9 +346,16 @@ impl Membership {
 
     /// Registers the member, unless its record has changed since it was read.
     fn registration(&self, own: &Own, lease: i64) -> Transaction {
-        let checks = vec![self.own_check()];
+        let mut checks = vec![self.own_check()];
         let mut puts = self.reports(own);
         puts.push(self.member(self.confirmed));
+        if let Some((holder, revision)) = self.view.holder()
+            && self.holds_address()
+        {
+            // It lives as long as this lease from now on.
+            checks.push(("address".to_owned(), revision));
+            puts.push(Record::Address(holder.clone()));
+        }
         let mut deletes = self.stale(own);
         if self.view.leads(&self.me.member, &self.me.instance) {
             // That record lives as long as an older lease of this member.
@@ -400,6 +425,11 @@ impl Membership {
             let checks = vec![(path.clone(), revision)];
             return Some(Transaction { checks, deletes: vec![path], ..change });
         }
+        let is_blind = own.primary.is_none() && self.view.is_writable_elsewhere(&self.me.member);
+        let (me, facts) = (self.me.as_holder(), (own.address, is_blind));
+        if let Some(step) = self.claim.next(&me, self.view.holder(), facts, now) {
+            return Some(self.address_change(step, change));
+        }
         if self.view.leader.is_none() {
             let may_campaign = !self.me.follows && now >= self.abstains_until;
             let Me { member, instance, .. } = self.me.clone();
@@ -421,6 +451,21 @@ impl Membership {
         let known = self.view.term.as_ref().map_or(0, |term| term.revision);
         let checks = vec![("leader".to_owned(), leader), ("term".to_owned(), known)];
         term.map(|term| Transaction { checks, puts: vec![Record::Term(term)], ..change })
+    }
+
+    fn address_change(&self, step: Step, change: Transaction) -> Transaction {
+        let path = "address".to_owned();
+        match step {
+            Step::Take => {
+                let puts = vec![Record::Address(self.me.as_holder())];
+                Transaction { checks: vec![(path, 0)], puts, ..change }
+            }
+            Step::Leave(revision) => Transaction {
+                checks: vec![(path.clone(), revision)],
+                deletes: vec![path],
+                ..change
+            },
+        }
     }
 
     /// Returns the number of the term to be confirmed.
@@ -562,7 +607,7 @@ impl Membership {
                     self.told_at = now;
                 }
                 Record::Member(_, own) => self.confirmed = own.confirmed,
-                Record::Leader(_) | Record::Term(_) | Record::Pause(_) => {}
+                Record::Leader(_) | Record::Term(_) | Record::Pause(_) | Record::Address(_) => {}
             }
         }
     }
@@ -590,6 +635,31 @@ impl Membership {
             }
             Phase::Serving => Gate::Open,
         }
+    }
+
+    fn holds_address(&self) -> bool {
+        self.claim.holds(&self.me.as_holder(), self.view.holder())
+    }
+
+    /// This machine cannot have the virtual address: gives it up, and leaves it to others for a while.
+    pub fn abstain(&mut self, now: Micros) {
+        self.claim.abstain(self.view.holder().map(|(_, revision)| revision), now);
+    }
+
+    /// Is the lease too short for a whole second of the virtual address?
+    #[must_use]
+    pub fn is_too_short_for_address(&self, now: Micros) -> bool {
+        life(self.lease.until(), now).is_none()
+    }
+
+    /// Has this machine the virtual address now?
+    #[must_use]
+    pub fn holding(&self, now: Micros) -> Holding {
+        if !self.is_in() {
+            return if now < self.me.address_until { Holding::Inherited } else { Holding::No };
+        }
+        let seconds = self.holds_address().then(|| life(self.lease.until(), now)).flatten();
+        seconds.map_or(Holding::No, Holding::For)
     }
 
     /// May this member begin to replace the lost writer `node` now?

@@ -7,6 +7,7 @@
 //! | `leader` | [`Leader`] | as long as the leader's lease |
 //! | `term` | [`Term`] | for ever |
 //! | `pause` | [`Pause`] | until FAILOVER RESUME |
+//! | `address` | [`Holder`] | as long as the holder's lease |
 
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +92,13 @@ pub struct Pause {
     pub by: String,
 }
 
+/// The member with the virtual address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    pub member: String,
+    pub instance: String,
+}
+
 impl Term {
     /// Returns the first term of a cluster, or the one after `last`.
     #[must_use]
@@ -109,6 +117,7 @@ pub enum Record {
     Leader(Leader),
     Term(Term),
     Pause(Pause),
+    Address(Holder),
 }
 
 impl Record {
@@ -127,6 +136,7 @@ impl Record {
             "leader" => json(value).map(Self::Leader),
             "term" => json(value).map(Self::Term),
             "pause" => json(value).map(Self::Pause),
+            "address" => json(value).map(Self::Address),
             _ => return None,
         };
         Some(read.map_err(|error| format!("the record {path} in etcd cannot be read: {error}")))
@@ -141,6 +151,7 @@ impl Record {
             Self::Leader(_) => "leader".to_owned(),
             Self::Term(_) => "term".to_owned(),
             Self::Pause(_) => "pause".to_owned(),
+            Self::Address(_) => "address".to_owned(),
         }
     }
 
@@ -153,6 +164,7 @@ impl Record {
             Self::Leader(own) => serde_json::to_string(own),
             Self::Term(own) => serde_json::to_string(own),
             Self::Pause(own) => serde_json::to_string(own),
+            Self::Address(own) => serde_json::to_string(own),
         };
         value.unwrap_or_default()
     }
@@ -161,7 +173,7 @@ impl Record {
     #[must_use]
     pub fn is_leased(&self) -> bool {
         match self {
-            Self::Seen(..) | Self::Leader(_) => true,
+            Self::Seen(..) | Self::Leader(_) | Self::Address(_) => true,
             Self::Member(..) | Self::Term(_) | Self::Pause(_) => false,
         }
     }
@@ -172,7 +184,7 @@ impl Record {
         match self {
             Self::Member(_, own) => Some(own.format),
             Self::Term(own) => Some(own.format),
-            Self::Seen(..) | Self::Leader(_) | Self::Pause(_) => None,
+            Self::Seen(..) | Self::Leader(_) | Self::Pause(_) | Self::Address(_) => None,
         }
     }
 }
@@ -201,6 +213,7 @@ mod tests {
                 Seen { state: "down".to_owned(), why: String::new(), is_lost: true },
             ),
             Record::Pause(Pause { by: me.0.clone() }),
+            Record::Address(Holder { member: me.0.clone(), instance: "x".to_owned() }),
             Record::Member(
                 me.0,
                 Member {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::membership::News;
-use super::records::{FORMAT, Leader, Member, Pause, Record, Seen, Term};
+use super::records::{FORMAT, Holder, Leader, Member, Pause, Record, Seen, Term};
+use crate::Verdict;
 
 /// A record with the revision of etcd at which it was changed last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,7 @@ pub struct View {
     pub leader: Option<Revised<Leader>>,
     pub term: Option<Revised<Term>>,
     pub pause: Option<Pause>,
+    pub address: Option<Revised<Holder>>,
     /// The records that cannot be read, by their paths, with the reason.
     pub broken: BTreeMap<String, String>,
     /// The revisions of the members' own records, by their paths.
@@ -65,6 +67,7 @@ impl View {
             Record::Leader(record) => self.leader = Some(Revised { record, revision }),
             Record::Term(record) => self.term = Some(Revised { record, revision }),
             Record::Pause(record) => self.pause = Some(record),
+            Record::Address(record) => self.address = Some(Revised { record, revision }),
         }
     }
 
@@ -90,6 +93,7 @@ impl View {
             "leader" => self.leader = None,
             "term" => self.term = None,
             "pause" => self.pause = None,
+            "address" => self.address = None,
             _ => {}
         }
     }
@@ -105,6 +109,19 @@ impl View {
             (None, _) => return None,
         };
         self.broken.get(&path).map(String::as_str)
+    }
+
+    /// Does another member than `me` see a primary?
+    #[must_use]
+    pub fn is_writable_elsewhere(&self, me: &str) -> bool {
+        let others = self.seen.iter().filter(|(member, _)| *member != me);
+        let mut seen = others.flat_map(|(_, nodes)| nodes.values());
+        seen.any(|seen| seen.state == Verdict::Writable.word())
+    }
+
+    /// Returns the holder of the virtual address, and the revision of that record.
+    pub(super) fn holder(&self) -> Option<(&Holder, i64)> {
+        self.address.as_ref().map(|own| (&own.record, own.revision))
     }
 
     /// Returns the present term.

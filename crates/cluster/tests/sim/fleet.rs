@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use cluster::Micros;
 use cluster::fleet::{
-    Answer, Gate, Me, Membership, News, Own, Phase, Record, Request, Seen, Succession, TTL,
-    Transaction, Turn, Writer,
+    Answer, Gate, Holding, Me, Membership, News, Own, OwnAddress, Phase, Record, Request, Seen,
+    Succession, TTL, Transaction, Turn, VIEW, Writer,
 };
+use cluster::{Micros, Verdict};
 
 use crate::rng::Rng;
 
@@ -16,6 +16,8 @@ const STEP: Micros = 200_000;
 const SYSTEM: u64 = 7;
 /// A member renews its lease so often.
 const RENEWAL: Micros = 2_000_000;
+/// The kernel may remove an address so long after its life time.
+const KERNELS_DELAY: Micros = 1_250_000;
 /// Faults end after this time, and then the fleet must come to rest.
 const CALM: Micros = 100_000_000;
 const END: Micros = 170_000_000;
@@ -248,6 +250,10 @@ struct Weir {
     /// When it has seen the primary last, by its own clock, and which.
     sees: (Micros, Option<usize>),
     work: Work,
+    /// An operator stops the process, and it leaves first.
+    is_leaving: bool,
+    /// When the kernel of its machine removes the virtual address; None: it is not there.
+    address: Option<Micros>,
     /// The predecessor sends to this node until then, by the clock of both.
     ghost: Option<(usize, Micros)>,
 }
@@ -317,6 +323,7 @@ impl Fleet {
             version: "1".to_owned(),
             follows: false,
             shared_until: 0,
+            address_until: 0,
         };
         Weir {
             name,
@@ -338,6 +345,8 @@ impl Fleet {
             waits_in: 0,
             sees: (0, None),
             work: Work::None,
+            is_leaving: false,
+            address: None,
             ghost: None,
         }
     }
@@ -371,13 +380,42 @@ impl Fleet {
             for at in 0..self.weirs.len() {
                 self.clients(at)?;
                 self.turn(at)?;
+                self.check_address()?;
             }
         }
         self.at_rest()
     }
 
+    /// Two machines never have the virtual address.
+    fn check_address(&self) -> Result<(), String> {
+        let has_it = |weir: &&Weir| weir.address.is_some_and(|until| until > self.now);
+        let holders: Vec<_> = self.weirs.iter().filter(has_it).map(|own| &own.name).collect();
+        match holders.len() > 1 {
+            true => Err(format!("fleet address: {holders:?} have the address")),
+            false => Ok(()),
+        }
+    }
+
+    /// The process gives its machine the address, or takes it away.
+    fn keep_address(&mut self, at: usize, clock: Micros) {
+        let late = self.rng.below(KERNELS_DELAY);
+        let weir = &mut self.weirs[at];
+        weir.address.take_if(|until| *until <= self.now);
+        match weir.membership.holding(clock) {
+            Holding::For(seconds) => {
+                weir.address = Some(self.now + Micros::from(seconds) * 1_000_000 + late);
+            }
+            Holding::Inherited => {}
+            // The order for the kernel may come later.
+            Holding::No => drop(weir.address.take_if(|_| self.rng.one_in(2))),
+        }
+    }
+
     /// All faults have ended: the fleet must serve again.
     fn at_rest(&self) -> Result<(), String> {
+        if !self.weirs.iter().any(|weir| weir.address.is_some_and(|until| until > self.now)) {
+            return Err("fleet rest: nobody has the address".to_owned());
+        }
         for weir in &self.weirs {
             let node = weir.open_at.map(|at| &self.nodes[at]);
             if node.is_none_or(|node| !node.is_up || !node.is_primary) {
@@ -402,15 +440,13 @@ impl Fleet {
         }
         let at = self.rng.below(self.weirs.len() as u64) as usize;
         let long = self.now + self.rng.below(30_000_000);
-        match self.rng.below(10) {
+        match self.rng.below(11) {
             0 | 1 => self.weirs[at].stopped_until = long,
             2 | 3 => self.weirs[at].cut_until = long,
             4 => self.weirs[at].blind_until = long,
             5 => {
-                let name = self.weirs[at].name.clone();
-                self.note(&format!("{name} is killed"));
-                self.weirs[at] = self.weir(name);
-                self.weirs[at].is_down_until = long;
+                self.note(&format!("{} is killed", self.weirs[at].name));
+                self.restart(at, long);
             }
             6 => {
                 self.weirs[at].has_gap = true;
@@ -424,6 +460,7 @@ impl Fleet {
                 }
             }
             8 => self.replace(at),
+            9 => self.weirs[at].is_leaving = true,
             _ => {
                 // A node comes back as it was, or as a standby.
                 let at = self.rng.below(3) as usize;
@@ -439,22 +476,31 @@ impl Fleet {
         }
     }
 
+    /// The process has ended, and another one starts later.
+    fn restart(&mut self, at: usize, down_until: Micros) {
+        let (name, address) = (self.weirs[at].name.clone(), self.weirs[at].address);
+        self.weirs[at] = Weir { is_down_until: down_until, address, ..self.weir(name) };
+    }
+
     /// An online restart: the new process has the name and the instance, and the old one still serves
     /// a client that cannot move.
     fn replace(&mut self, at: usize) {
         let (clock, old) = (self.now + self.weirs[at].offset, &self.weirs[at]);
         let is_running = old.is_down_until <= self.now && old.stopped_until <= self.now;
+        let is_running = is_running && !old.is_leaving;
         if !is_running || matches!(old.work, Work::Step(..)) || old.ghost.is_some() {
             return;
         }
         let until = old.membership.lease().until();
         let ghost = old.busy_at.or(old.open_at).filter(|_| clock < until);
         let (offset, me) = (old.offset, old.membership.me().clone());
-        let me = Me { shared_until: until, ..me };
+        let address = old.address;
+        let me = Me { shared_until: until, address_until: clock + VIEW, ..me };
         self.note(&format!("{} is replaced", me.member));
         let fresh = self.weir(me.member.clone());
         let ghost = ghost.map(|node| (node, until));
-        self.weirs[at] = Weir { membership: Membership::new(me), offset, ghost, ..fresh };
+        let membership = Membership::new(me);
+        self.weirs[at] = Weir { membership, offset, ghost, address, ..fresh };
     }
 
     fn calm(&mut self) {
@@ -521,9 +567,16 @@ impl Fleet {
         self.watch(at);
         let clock = now + self.weirs[at].offset;
         self.apply_gate(at, &own, clock);
+        self.keep_address(at, clock);
+        if self.weirs[at].membership.has_left() {
+            let until = now + self.rng.below(30_000_000);
+            self.restart(at, until);
+            return Ok(());
+        }
         self.work(at, clock)?;
         let weir = &self.weirs[at];
         (own.waits_in, own.is_changing) = (weir.waits_in, !matches!(weir.work, Work::None));
+        own.address.is_up = weir.address.is_some();
         self.ask(at, &own, clock);
         Ok(())
     }
@@ -610,7 +663,9 @@ impl Fleet {
         let is_lost =
             |name: &str| seen.is_none() && term.is_some_and(|term| term.writer.node == *name);
         let nodes = NODES.map(|name| {
-            let seen = Seen { state: "x".to_owned(), why: String::new(), is_lost: is_lost(name) };
+            let sees = seen.is_some_and(|node| NODES[node] == name);
+            let state = if sees { Verdict::Writable.word() } else { "x" }.to_owned();
+            let seen = Seen { state, why: String::new(), is_lost: is_lost(name) };
             (name.to_owned(), seen)
         });
         Own {
@@ -618,7 +673,8 @@ impl Fleet {
             nodes: nodes.into(),
             waits_in: weir.waits_in,
             is_changing: !matches!(weir.work, Work::None),
-            is_leaving: false,
+            is_leaving: weir.is_leaving,
+            address: OwnAddress { is_wanted: true, is_up: weir.address.is_some() },
         }
     }
 

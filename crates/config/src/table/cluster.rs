@@ -6,6 +6,7 @@ use crate::choice::{FailoverKind, SwitchoverOvertime};
 use crate::endpoint::{Api, Endpoint, EtcdApi};
 use crate::key::keys;
 use crate::node::Node;
+use crate::virtual_address::VirtualAddress;
 
 keys! {
     /// One entry of `[clusters]`: PostgreSQL servers with one history, a primary and its standbys.
@@ -100,6 +101,15 @@ keys! {
     /// Name of this Weir among those of the cluster. No other one has it. Not set: the name of the
     /// machine, and `listen_port`.
     member: Option<String> = unset, reload, acts;
+    /// Addresses that one of the Weirs has at a time: `10.0.0.9/24 dev eth0`. All Weirs of the cluster
+    /// have the same ones (docs/high-availability.md). They need CAP_NET_ADMIN, CAP_NET_RAW and `etcd`.
+    virtual_address: Vec<VirtualAddress> = unset, reload, acts;
+    /// Command that brings an address for clients to this machine, instead of `virtual_address`. It is
+    /// run when this Weir is to have the address.
+    virtual_address_up_command: Option<String> = unset, reload, acts;
+    /// Command that removes the address again. It is run when this Weir is to have the address no
+    /// more, and at its start.
+    virtual_address_down_command: Option<String> = unset, reload, acts;
 }
 
 impl Cluster {

@@ -83,6 +83,36 @@ fn check_mistakes(cases: &[(&str, &str, &str)]) {
     }
 }
 
+fn check_addresses() {
+    check_mistakes(&[
+        (
+            "main = nodes='a=h' etcd=e virtual_address='10.0.0.100/24'",
+            "",
+            "main.virtual_address: invalid value \"10.0.0.100/24\" for parameter virtual_address: \
+             expected addresses such as 10.0.0.100/24 dev eth0, each once: an address for clients, \
+             the length of its network's prefix, and the device",
+        ),
+        (
+            "main = nodes='a=h' virtual_address='10.0.0.100/24 dev eth0'",
+            "",
+            "main.virtual_address: it needs etcd: without it, several Weirs could have one address",
+        ),
+        (
+            "main = nodes='a=h' etcd=e virtual_address_up_command=up",
+            "",
+            "main.virtual_address_up_command: virtual_address_down_command must be set, too: one \
+             command brings the address, the other one removes it",
+        ),
+        (
+            "main = nodes='a=h' etcd=e virtual_address='::2/64 dev eth0' \
+             virtual_address_down_command=down",
+            "",
+            "main.virtual_address_down_command: virtual_address and virtual_address_down_command: \
+             Weir has an address itself, or commands do it",
+        ),
+    ]);
+}
+
 #[test]
 fn mistakes_name_the_entry_and_what_is_expected() {
     check_mistakes(&[
@@ -122,6 +152,7 @@ fn mistakes_name_the_entry_and_what_is_expected() {
             "main.node: unrecognized cluster parameter: node (did you mean \"nodes\"?)",
         ),
     ]);
+    check_addresses();
     let found = toml_mistakes("[clusters.main]\nnodes = 5\n");
     let is_it = |line: &String| line.contains("nodes: invalid value \"5\"");
     assert!(found.iter().any(is_it), "{found:?}");

@@ -292,6 +292,11 @@ impl Watched {
         !self.is_changing.swap(true, Ordering::AcqRel)
     }
 
+    /// Removes the virtual address, if this machine has it: this Weir leaves the others.
+    fn abandon_address(&self) {
+        self.fleet.iter().for_each(|fleet| fleet.abandon_address());
+    }
+
     /// Tells the pools which nodes can be read.
     fn tell_readable(&self, controller: &Controller) {
         let fitness = |node| info::fitness(lock(&self.cluster).verdict(node));
@@ -342,7 +347,9 @@ pub(crate) async fn keep(controller: Controller) {
         };
         // Dropping the tasks of a cluster ends them.
         tasks.retain(|name, _| config.clusters.contains_key(name) || !retires(name));
-        lock(&clusters.watched).retain(|name, _| tasks.contains_key(name));
+        let gone = |name: &String, _: &mut Arc<Watched>| !tasks.contains_key(name);
+        let gone: Vec<_> = lock(&clusters.watched).extract_if(.., gone).collect();
+        gone.iter().for_each(|(_, own)| own.abandon_address());
         for (name, configured) in &config.clusters {
             let before = lock(&clusters.watched).get(name).cloned();
             let is_same = |own: &Arc<Watched>| own.configured == *configured;
@@ -350,6 +357,10 @@ pub(crate) async fn keep(controller: Controller) {
                 continue;
             }
             tasks.remove(name);
+            before
+                .iter()
+                .filter(|_| configured.etcd.is_empty())
+                .for_each(|own| own.abandon_address());
             // A worker may not know the new nodes for a moment.
             before.iter().for_each(|own| own.readers.retire());
             // Other settings do not change what is known about the same nodes. Nodes that were found

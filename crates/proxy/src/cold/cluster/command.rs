@@ -27,18 +27,28 @@ pub(super) async fn run(
     program::run(shell, limit, Output::Explains).await.map(drop)
 }
 
+/// Runs a command about this Weir, one of several of the cluster.
+///
+/// # Errors
+/// As for [`run`].
+pub(super) async fn run_for_member(
+    command: &str,
+    (config, cluster): (&Config, &str),
+    member: &str,
+    limit: Duration,
+) -> Result<(), String> {
+    let mut shell = bare_shell(command, (config, cluster));
+    shell.env("WEIR_MEMBER", member);
+    program::run(shell, limit, Output::Explains).await.map(drop)
+}
+
 fn shell(
     command: &str,
     (config, cluster): (&Config, &str),
     node: &Node,
     new: Option<&Node>,
 ) -> Command {
-    let mut shell = Command::new("/bin/sh");
-    shell.arg("-c").arg(command);
-    for name in config.secret_variables.iter().map(String::as_str).chain([PASSWORD]) {
-        shell.env_remove(name);
-    }
-    shell.env("WEIR_CLUSTER", cluster);
+    let mut shell = bare_shell(command, (config, cluster));
     let of = |names: [&'static str; 3], node: &Node| {
         let Node { name, host, port, weight: _ } = node;
         names.into_iter().zip([name.clone(), host.to_string(), port.to_string()])
@@ -47,6 +57,17 @@ fn shell(
     if let Some(new) = new {
         shell.envs(of(["WEIR_NEW_NODE", "WEIR_NEW_HOST", "WEIR_NEW_PORT"], new));
     }
+    shell
+}
+
+/// Returns the command without what it concerns.
+fn bare_shell(command: &str, (config, cluster): (&Config, &str)) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command);
+    for name in config.secret_variables.iter().map(String::as_str).chain([PASSWORD]) {
+        shell.env_remove(name);
+    }
+    shell.env("WEIR_CLUSTER", cluster);
     shell
 }
 

@@ -7,11 +7,14 @@
 //! * `access.rs`: the access to etcd, by the configuration
 //! * `change.rs`: a change of the primary, with the agreement of the other members
 //! * `orders.rs`: an operator's orders: FAILOVER PAUSE, RESUME, FORGET
+//! * `address.rs`, `means.rs`: the virtual address
 //! * `info.rs`: the members, for the console and the metrics
 
 mod access;
+mod address;
 pub(super) mod change;
 pub(super) mod info;
+mod means;
 mod orders;
 pub(super) mod state;
 
@@ -153,6 +156,7 @@ fn own(controller: &Controller, watched: &Watched, fleet: &Fleet) -> Own {
         waits_in: fleet.waits_in.load(Ordering::Relaxed),
         is_changing: watched.is_changing(),
         is_leaving: fleet.is_leaving.load(Ordering::Relaxed),
+        address: address::own(&watched.configured, fleet),
     }
 }
 
@@ -163,6 +167,7 @@ pub(super) async fn keep(controller: Controller, watched: Arc<Watched>, fleet: A
     tokio::select! {
         () = serve(&controller, &watched, &fleet) => {}
         () = keep_gate(&controller, &watched, &fleet) => {}
+        () = address::keep(&controller, (&watched.name, &watched.configured), &fleet) => {}
     }
 }
 
@@ -364,6 +369,7 @@ struct Told {
     leader: Option<String>,
     term: u64,
     is_paused: bool,
+    holder: Option<String>,
     members: Vec<String>,
 }
 
@@ -380,6 +386,14 @@ impl Told {
                 None => log!("cluster {name}: no member leads"),
             }
             self.leader = leader;
+        }
+        let holder = view.address.as_ref().map(|own| own.record.member.clone());
+        if holder != self.holder {
+            match &holder {
+                Some(holder) => log!("cluster {name}: member {holder} has the virtual address"),
+                None => log!("cluster {name}: no member has the virtual address"),
+            }
+            self.holder = holder;
         }
         if let Some(term) = view.present().filter(|term| term.number != self.term) {
             let text = format!("cluster {name}: {}", info::term_in_words(term));

@@ -18,6 +18,8 @@ pub struct MemberInfo {
     pub confirmed: u64,
     /// The state of each node, as it sees them: `a=writable, b=down`.
     pub sees: String,
+    /// It has the virtual address.
+    pub has_address: bool,
     /// For this Weir: microseconds until its lease ends.
     pub lease: Option<u64>,
     /// For this Weir: why etcd does not do what it is asked for.
@@ -62,7 +64,12 @@ impl Fleet {
         let is_unreached = !membership.is_in();
         let own_trouble = || {
             let of_etcd = membership.trouble().map(str::to_owned);
-            of_etcd.or_else(|| lock(&self.trouble).clone()).unwrap_or_default()
+            let of_access = || lock(&self.trouble).clone();
+            let of_address = || {
+                let state = lock(&self.address);
+                state.unfit.clone().or_else(|| state.trouble.clone())
+            };
+            of_etcd.or_else(of_access).or_else(of_address).unwrap_or_default()
         };
         let mut names: Vec<_> = view.members.keys().cloned().collect();
         if !names.contains(&me.member) {
@@ -74,6 +81,10 @@ impl Fleet {
             let sees = view.seen.get(&name).into_iter().flatten();
             let sees: Vec<_> = sees.map(|(node, seen)| format!("{node}={}", seen.state)).collect();
             let leader = view.leader.as_ref().map(|leader| leader.record.member.as_str());
+            let holder = view.address.as_ref().map(|own| own.record.member.as_str());
+            // This Weir knows whether it has brought the address.
+            let has_address =
+                if is_self { lock(&self.address).is_here } else { holder == Some(&name) };
             let state = match (is_self && is_unreached, sees.is_empty()) {
                 (true, _) => "unreached",
                 (false, true) => "silent",
@@ -83,6 +94,7 @@ impl Fleet {
             MemberInfo {
                 state,
                 is_self,
+                has_address,
                 version: known.map_or_else(String::new, |own| own.version.clone()),
                 confirmed: known.map_or(0, |own| own.confirmed),
                 sees: sees.join(", "),

@@ -5,11 +5,12 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
-use ::cluster::fleet::{Gate, Me, Membership, Writer};
+use ::cluster::fleet::{Gate, Me, Membership, VIEW, Writer};
 use config::{Cluster as Configured, FailoverKind};
 use net::sys::process;
 use tokio::sync::{Notify, watch};
 
+use super::means::{self, Means, State};
 use crate::exchange::{
     hub::lock,
     leases::{LeaseEnd, Leases},
@@ -27,6 +28,7 @@ pub(in crate::cold::cluster) struct Fleet {
     /// The number of times that all records were read, and the last revision.
     pub(super) loaded: watch::Sender<(u64, i64)>,
     pub(super) is_leaving: AtomicBool,
+    pub(super) address: Mutex<State>,
     /// Why etcd cannot be used at all, for example for a file that cannot be read.
     pub(super) trouble: Mutex<Option<String>>,
 }
@@ -70,6 +72,8 @@ impl Fleet {
             instance: inherited.as_ref().map_or_else(random_word, |own| own.instance.clone()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             follows: !is_own,
+            // The predecessor has renewed its lease before now.
+            address_until: inherited.as_ref().map_or(0, |_| process::boottime_us() + VIEW),
             shared_until: inherited.map_or(0, |own| own.until),
         };
         Some(Arc::new(Self {
@@ -79,8 +83,17 @@ impl Fleet {
             changed: Notify::new(),
             loaded: watch::Sender::new((0, 0)),
             is_leaving: AtomicBool::new(false),
+            address: Mutex::new(State { by: Means::of(configured), ..State::default() }),
             trouble: Mutex::default(),
         }))
+    }
+
+    /// This Weir is not one of several any more: removes the virtual address, unless commands do that.
+    pub(in crate::cold::cluster) fn abandon_address(&self) {
+        match lock(&self.address).by.take() {
+            Some(Means::Kernel(all)) => means::remove(&all),
+            Some(Means::Commands { .. }) | None => {}
+        }
     }
 
     /// Does the membership decide whether clients may use the primary (`failover = own`)?
