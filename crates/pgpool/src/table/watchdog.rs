@@ -5,7 +5,11 @@ use super::{Row, without};
 const BY_ETCD: &str = "several Weirs agree by etcd: set `etcd` of the cluster";
 const BY_LEASE: &str = "the lease of a member in etcd takes the place of the heartbeat";
 const BY_MAJORITY: &str = "with etcd, a failover always needs a majority of the members";
-const NO_ADDRESS: &str = "Weir has no virtual address: use keepalived, HAProxy or several hosts";
+const ADDRESS: &str =
+    "with `etcd`, set `virtual_address`; without, use keepalived or several hosts";
+const BY_KERNEL: &str = "Weir itself adds the address and announces it";
+const OWN_COMMANDS: &str =
+    "`virtual_address_up_command` and `virtual_address_down_command` may run programs of your own";
 
 pub(super) const ROWS: &[Row] = &[
     without("use_watchdog", "off", BY_ETCD),
@@ -29,18 +33,18 @@ pub(super) const ROWS: &[Row] = &[
     ),
     without("ping_path", "/bin", "a Weir that does not reach etcd does not lead"),
     without("wd_monitoring_interfaces_list", "", "a Weir that does not reach etcd does not lead"),
-    without("delegate_ip", "", NO_ADDRESS),
-    without("if_cmd_path", "/sbin", NO_ADDRESS),
+    without("delegate_ip", "", ADDRESS),
+    without("if_cmd_path", "/sbin", BY_KERNEL),
     without(
         "if_up_cmd",
         "/usr/bin/sudo /sbin/ip addr add $_IP_$/24 dev eth0 label eth0:0",
-        NO_ADDRESS,
+        BY_KERNEL,
     ),
-    without("if_down_cmd", "/usr/bin/sudo /sbin/ip addr del $_IP_$/24 dev eth0", NO_ADDRESS),
-    without("arping_path", "/usr/sbin", NO_ADDRESS),
-    without("arping_cmd", "/usr/bin/sudo /usr/sbin/arping -U $_IP_$ -w 1 -I eth0", NO_ADDRESS),
-    without("wd_escalation_command", "", NO_ADDRESS),
-    without("wd_de_escalation_command", "", NO_ADDRESS),
+    without("if_down_cmd", "/usr/bin/sudo /sbin/ip addr del $_IP_$/24 dev eth0", BY_KERNEL),
+    without("arping_path", "/usr/sbin", BY_KERNEL),
+    without("arping_cmd", "/usr/bin/sudo /usr/sbin/arping -U $_IP_$ -w 1 -I eth0", BY_KERNEL),
+    without("wd_escalation_command", "", OWN_COMMANDS),
+    without("wd_de_escalation_command", "", OWN_COMMANDS),
     without("clear_memqcache_on_escalation", "on", "Weir has no query cache yet"),
     without("failover_when_quorum_exists", "on", BY_MAJORITY),
     without("failover_require_consensus", "on", BY_MAJORITY),
