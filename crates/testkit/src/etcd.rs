@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::pki::Authority;
-use crate::pooler::send_signal;
+use crate::signal::send_signal;
 use crate::wait::eventually;
 use crate::{mortal_command, scratch};
 

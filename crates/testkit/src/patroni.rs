@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use crate::etcd::Etcd;
 use crate::pki::{Authority, Identity};
-use crate::pooler::{send_signal, tail};
+use crate::pooler::tail;
 use crate::postgres::Postgres;
+use crate::signal::send_signal;
 use crate::wait::{eventually, poll_until};
 use crate::{guest, mortal_command, postgres_program, scratch};
 

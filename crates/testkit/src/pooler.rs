@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::binaries::{Flavour, flavour, postgres_program};
 use crate::network::Host;
+use crate::signal::send_signal;
 use crate::wait::poll_until;
 use crate::{Outcome, Postgres, RawClient, Role, ServerError, guest, postgres, scratch};
 pub use ini::Ini;
@@ -577,22 +578,6 @@ pub(crate) fn tail(log: &str) -> String {
     let (before, last) = lines.split_at(lines.len().saturating_sub(60));
     let crashes = before.iter().filter(|line| tells_of_crash(line));
     crashes.chain(last).copied().collect::<Vec<_>>().join("\n")
-}
-
-/// Sends a signal to a process, which must exist.
-pub fn send_signal(pid: u32, signal: &str) {
-    assert!(try_signal(pid, signal), "cannot send SIG{signal} to process {pid}");
-}
-
-/// Does the same to a process that may have ended. The shell has `kill` of its own, while some machines
-/// lack the program.
-pub(crate) fn try_signal(pid: u32, signal: &str) -> bool {
-    let status = Command::new("sh")
-        .args(["-c", "kill -s \"$1\" \"$2\"", "kill", signal])
-        .arg(pid.to_string())
-        .stderr(Stdio::null())
-        .status();
-    status.expect("there is a shell").success()
 }
 
 #[cfg(test)]

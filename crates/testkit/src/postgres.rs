@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::binaries::Version;
 use crate::network::Host;
 use crate::pki::Identity;
-use crate::pooler::send_signal;
+use crate::signal::send_signal;
 use crate::wait::eventually;
 use crate::{RawClient, guest, library, run, scratch};
 pub use builtin::Builtin;

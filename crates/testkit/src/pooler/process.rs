@@ -5,8 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::{PATIENCE, Pooler, Source, send_signal};
+use super::{PATIENCE, Pooler, Source};
 use crate::binaries::{Flavour, flavour, pooler_binary};
+use crate::signal::send_signal;
 use crate::wait::poll_until;
 use crate::{RawClient, guest};
 

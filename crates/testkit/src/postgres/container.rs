@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Builtin;
 use crate::guest;
-use crate::pooler::send_signal;
+use crate::signal::send_signal;
 use crate::wait::eventually;
 
 /// It ends when this value is dropped.

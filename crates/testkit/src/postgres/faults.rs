@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Postgres;
 use crate::guest;
-use crate::pooler::{send_signal, try_signal};
+use crate::signal::{send_signal, try_signal};
 use crate::wait::eventually;
 
 impl Postgres {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Postgres, append};
 use crate::binaries::Version;
 use crate::network::Host;
-use crate::pooler::send_signal;
+use crate::signal::send_signal;
 use crate::wait::eventually;
 use crate::{guest, scratch};
 
