@@ -568,7 +568,7 @@ impl Fleet {
         let clock = now + self.weirs[at].offset;
         self.apply_gate(at, &own, clock);
         self.keep_address(at, clock);
-        if self.weirs[at].membership.has_left() {
+        if self.weirs[at].is_leaving && self.weirs[at].membership.has_left() {
             let until = now + self.rng.below(30_000_000);
             self.restart(at, until);
             return Ok(());
