@@ -35,6 +35,9 @@ Tables have psql's form; `--json` prints an array of objects. Notices go to stan
 status is 0; 1 for an error of the console; 2 if there is no connection. SUSPEND ends with the
 connection, so it has no lasting effect from `weir ctl`.
 
+`weir ctl health [CHECK]` is for scripts: it prints one line of [SHOW HEALTH](#show-health), and its
+exit status is 1 if that check fails. Without a name the check is `ready`.
+
 | user | may run |
 |---|---|
 | listed in `admin_users` | every command |
