@@ -1,5 +1,6 @@
 //! Builds a [`Config`] from settings of any file format, and collects every mistake on the way.
 
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -373,6 +374,17 @@ impl Builder {
         let Some((key, _)) = keys.into_iter().find(|(_, is_set)| *is_set) else { return };
         if cluster.etcd.is_empty() {
             self.report.error(position, key, Reason::AddressWithoutEtcd);
+        }
+        let own = cluster.virtual_address.iter().map(|own| own.address);
+        let twice = self.clusters.iter().find_map(|(name, other)| {
+            let is_other = *name != position.entry;
+            let has =
+                |address: &IpAddr| other.virtual_address.iter().any(|its| its.address == *address);
+            let shared = own.clone().find(has);
+            shared.filter(|_| is_other).map(|address| (address, name.clone()))
+        });
+        if let Some((address, other)) = twice {
+            self.report.error(position, ADDRESS, Reason::AddressOfAnotherCluster(address, other));
         }
         let command = if has_up { UP } else { DOWN };
         match (has_address, has_up, has_down) {

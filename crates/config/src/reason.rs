@@ -6,6 +6,8 @@ mod hba;
 mod ldap;
 mod url;
 
+use core::net::IpAddr;
+
 use thiserror::Error;
 
 use crate::value::ValueError;
@@ -137,6 +139,10 @@ pub enum Reason {
     NeedsEtcd,
     #[error("it needs etcd: without it, several Weirs could have one address")]
     AddressWithoutEtcd,
+    #[error(
+        "{0} is also that of the cluster {1}: each cluster gives its address to a Weir by itself"
+    )]
+    AddressOfAnotherCluster(IpAddr, String),
     #[error("virtual_address and {0}: Weir has an address itself, or commands do it")]
     AddressAndCommands(&'static str),
     #[error("{0} must be set, too: one command brings the address, the other one removes it")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::PcpUsers;
 use config::hba::{Hba, IdentMaps, Method};
 
-use crate::conf::Broken;
+use crate::conf::{Broken, Place};
 use crate::convert::{TextFile, Work};
 use crate::passwords::Secret;
 use crate::table::Part;
@@ -17,7 +17,7 @@ impl Work<'_> {
         self.toml.empty_line();
         let is_md5 = self.users.iter().any(|user| matches!(user.secret, Secret::Md5(_)));
         match (is_ruled, self.from.pool_hba) {
-            (true, Some(file)) => self.rules(file),
+            (true, Some(file)) => self.rules(file)?,
             (true, None) => {
                 let item = self.settings.get("enable_pool_hba");
                 let why = "the rules are missing; name the file by --pool-hba";
@@ -78,12 +78,20 @@ impl Work<'_> {
         );
     }
 
-    fn rules(&mut self, file: TextFile<'_>) {
+    fn rules(&mut self, file: TextFile<'_>) -> Result<(), Broken> {
         self.toml.text("auth_type", "hba");
         self.toml.text("auth_hba_file", file.name);
         let (rules, warnings) =
             Hba::parse(file.text, &Arc::from(file.name), &IdentMaps::default(), &|_| None);
         for warning in warnings {
+            let line = file.text.lines().nth(warning.line.saturating_sub(1)).unwrap_or_default();
+            // A line that refuses clients must not vanish: a later one could let them in.
+            if line.split_whitespace().any(|word| word == "reject") {
+                let place = Place { file: Arc::from(file.name), line: warning.line };
+                let why = "this line refuses clients, and Weir does not know its words; write their \
+                           networks as numbers";
+                return Err(Broken::new(&place, why));
+            }
             self.note(format!("{warning}. Weir ignores the line."));
         }
         let has = |is: fn(&Method) -> bool| rules.rules.iter().any(|rule| is(&rule.method));
@@ -95,6 +103,7 @@ impl Work<'_> {
         if has(|method| matches!(method, Method::Pam(_))) {
             self.note("The service of PAM is pgbouncer, unless the rule has pamservice=\"NAME\".");
         }
+        Ok(())
     }
 
     /// Without users, nobody could log in by PCP.

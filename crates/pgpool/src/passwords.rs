@@ -43,6 +43,9 @@ impl Secret {
     }
 }
 
+/// The beginning of a SCRAM verifier.
+const SCRAM: &str = "SCRAM-SHA-256$";
+
 /// The means to open passwords of the form AES.
 #[derive(Clone, Copy)]
 pub(crate) struct Opener<'a> {
@@ -59,8 +62,10 @@ impl Opener<'_> {
         if let Some(plain) = text.strip_prefix("TEXT") {
             return Ok(Secret::Plain(plain.to_owned()));
         }
-        if text.starts_with("SCRAM-SHA-256$") {
-            return Ok(Secret::Scram(text.to_owned()));
+        // Anything else that begins so would be taken for a plain password.
+        if text.starts_with(SCRAM) {
+            let why = "a SCRAM verifier is possible in pool_passwd only";
+            return Err(Broken::new(place, why));
         }
         let Some(encrypted) = text.strip_prefix("AES") else {
             return Ok(Secret::Plain(text.to_owned()));
@@ -104,12 +109,44 @@ pub(crate) fn users(text: &str, file: &str, opener: Opener<'_>) -> Result<Vec<Us
         if name.is_empty() || name.starts_with('#') || secret.is_empty() || is_known {
             continue;
         }
-        let secret = opener.open(&secret, &place)?;
+        let secret = match secret.strip_prefix(SCRAM) {
+            Some(_) => Secret::Scram(whole_verifier(secret, &mut fields, &place)?),
+            None => opener.open(&secret, &place)?,
+        };
         let mapped = fields.next().zip(fields.next());
         let backend = mapped.map(|(backend, _)| backend).filter(|backend| *backend != name);
         users.push(User { name, secret, backend, place });
     }
     Ok(users)
+}
+
+/// Returns a SCRAM verifier as PostgreSQL stores it: `SCRAM-SHA-256$count:salt$key:key`. Its colons may
+/// lack the backslash. `rest`: the fields behind.
+fn whole_verifier(
+    mut text: String,
+    rest: &mut impl Iterator<Item = String>,
+    place: &Place,
+) -> Result<String, Broken> {
+    let colons = |text: &str| text.matches(':').count();
+    while colons(&text) < 2
+        && let Some(field) = rest.next()
+    {
+        text = format!("{text}:{field}");
+    }
+    let keys = text[SCRAM.len()..].split_once(':').and_then(|(count, rest)| {
+        count.parse::<u32>().ok()?;
+        let (salt, keys) = rest.split_once('$')?;
+        let (stored, server) = keys.split_once(':')?;
+        Some([salt, stored, server])
+    });
+    let is_base64 = |part: &str| BASE64_STANDARD.decode(part).is_ok_and(|bytes| !bytes.is_empty());
+    match keys {
+        Some(parts) if parts.into_iter().all(is_base64) => Ok(text),
+        Some(_) | None => Err(Broken::new(
+            place,
+            "the SCRAM verifier is not complete; take it from pg_authid.rolpassword",
+        )),
+    }
 }
 
 /// Splits a line at its colons. A backslash takes the meaning from the character behind it.

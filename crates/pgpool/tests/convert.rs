@@ -31,15 +31,19 @@ fn no_include(_: &str, _: &str) -> Result<(String, String), String> {
 
 /// Converts a text, with all files beside it.
 fn converted(text: &str) -> Result<Converted, Broken> {
+    converted_with(text, HBA, USERS)
+}
+
+fn converted_with(text: &str, hba: &str, users: &str) -> Result<Converted, Broken> {
     let settings = Settings::parse(text, "/etc/pgpool2/pgpool.conf", &no_include)?;
     let file = |name, text| Some(TextFile { name, text });
     convert(&Sources {
         name: "/etc/pgpool2/pgpool.conf",
         settings: &settings,
-        pool_hba: file("/etc/pgpool2/pool_hba.conf", HBA),
+        pool_hba: file("/etc/pgpool2/pool_hba.conf", hba),
         pool_passwd: match settings.get("pool_passwd") {
             Some(item) if item.value.is_empty() => None,
-            _ => file("/etc/pgpool2/pool_passwd", USERS),
+            _ => file("/etc/pgpool2/pool_passwd", users),
         },
         pcp_conf: file("/etc/pgpool2/pcp.conf", PCP),
         key: Some("key"),
@@ -195,6 +199,41 @@ fn logins_follow_the_files() {
     assert_eq!(config.global.client_tls_key_file, "/etc/pgpool2/server.key");
     assert_eq!(config.global.auth_hba_file, "/etc/pgpool2/pool_hba.conf");
     assert!(config.global.syslog && config.global.syslog_facility == "local3");
+}
+
+/// The colons of a verifier may lack their backslashes. A part of one would be a plain password.
+#[test]
+fn a_scram_verifier_is_whole_or_refused() {
+    const VERIFIER: &str = "SCRAM-SHA-256$4096:c2FsdA==$c3RvcmVk:c2VydmVy";
+    let with = |line: &str| converted_with("", HBA, &format!("a:TEXTx\n{line}\n"));
+    let escaped = VERIFIER.replace(':', "\\:");
+    for line in [format!("dora:{VERIFIER}"), format!("dora:{escaped}")] {
+        let done = with(&line).expect("it is whole");
+        let users = done.auth_file.expect("it has users");
+        assert!(users.contains(&format!("\"dora\" \"{VERIFIER}\"\n")), "{line}: {users}");
+    }
+    for line in [
+        "dora:SCRAM-SHA-256$4096",
+        "dora:SCRAM-SHA-256$4096:c2FsdA==$c3RvcmVk",
+        "dora:SCRAM-SHA-256$x:y",
+    ] {
+        let broken = with(line).expect_err(line);
+        assert_eq!(broken.place.line, 2, "{line}: {broken}");
+        assert!(broken.why.contains("is not complete"), "{line}: {broken}");
+    }
+}
+
+/// Without its line, those clients would be let in by the next one.
+#[test]
+fn a_line_that_refuses_clients_does_not_vanish() {
+    let hba = |line: &str| {
+        converted_with("enable_pool_hba = on", &format!("{line}\nhost all all all md5\n"), USERS)
+    };
+    let broken = hba("host all all samenet reject").expect_err("Weir has no such rule");
+    assert_eq!(broken.place.line, 1, "{broken}");
+    assert!(broken.why.contains("this line refuses clients"), "{broken}");
+    assert!(hba("host all all 192.0.2.0/24 reject").is_ok());
+    assert!(hba("host all all samenet md5").is_ok());
 }
 
 #[test]

@@ -86,6 +86,13 @@ fn check_mistakes(cases: &[(&str, &str, &str)]) {
 fn check_addresses() {
     check_mistakes(&[
         (
+            "main = nodes='a=h' etcd=e virtual_address='10.0.0.100/24 dev eth0'\n\
+             other = nodes='a=h' etcd=e virtual_address='10.0.0.100/32 dev eth1'",
+            "",
+            "other.virtual_address: 10.0.0.100 is also that of the cluster main: each cluster gives its \
+             address to a Weir by itself",
+        ),
+        (
             "main = nodes='a=h' etcd=e virtual_address='10.0.0.100/24'",
             "",
             "main.virtual_address: invalid value \"10.0.0.100/24\" for parameter virtual_address: \
