@@ -326,7 +326,7 @@ fn a_second_weir_without_etcd_promotes_nobody() {
     a.kill9();
     hooks.serve("fence", "a", 0, || {});
     until_nodes_are(&second, &["down", "writable"]);
-    second.log_contains("nobody is promoted: another Weir has failover = own");
+    second.log_contains("this one promotes nobody");
     assert_eq!(hooks.next(), None);
 }
 

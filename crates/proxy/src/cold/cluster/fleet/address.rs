@@ -8,7 +8,7 @@ use std::{io, time::Duration};
 
 use ::cluster::{
     Micros,
-    fleet::{Holding, OwnAddress},
+    fleet::{Holding, OwnAddress, lease::VIEW},
 };
 use config::{Cluster as Configured, VirtualAddress, in_words};
 use net::sys::{
@@ -48,7 +48,8 @@ pub(super) fn own(configured: &Configured, fleet: &Fleet) -> OwnAddress {
     let state = lock(&fleet.address);
     // A holder that becomes unfit gives the address up by itself.
     let is_wanted = Means::of(configured).is_some() && state.unfit.is_none();
-    OwnAddress { is_wanted, is_up: state.by.is_some() }
+    let is_up = state.by.is_some() || process::boottime_us() < state.ends_at;
+    OwnAddress { is_wanted, is_up }
 }
 
 /// Returns why this machine cannot have these addresses.
@@ -209,7 +210,12 @@ impl Keeper<'_> {
     fn put(&self, device: &Device, own: &VirtualAddress) -> Result<bool, String> {
         // Nobody gives the address up meanwhile.
         let membership = lock(&self.fleet.membership);
-        lock(&self.fleet.address).by = Means::of(self.configured);
+        {
+            let mut state = lock(&self.fleet.address);
+            state.by = Means::of(self.configured);
+            // Its life time is shorter.
+            state.ends_at = process::boottime_us() + VIEW;
+        }
         let (address, mut ordered_at) = (device_address(own), None);
         let put = device.put(address, || {
             let now = process::boottime_us();
@@ -253,16 +259,24 @@ impl Keeper<'_> {
 
     /// Removes the address from this machine.
     async fn remove(&mut self, why: &str) -> Result<(), String> {
-        self.until = 0;
-        let Some(means) = lock(&self.fleet.address).by.clone() else { return Ok(()) };
+        let (by, ends_at) = {
+            let state = lock(&self.fleet.address);
+            (state.by.clone(), state.ends_at)
+        };
+        let Some(means) = by else { return Ok(()) };
         match &means {
-            Means::Kernel(all) => means::remove(all),
+            // Another member must not take it while the kernel may have it.
+            Means::Kernel(all) => match means::remove(all) {
+                Err(why) if process::boottime_us() < ends_at => return Err(why),
+                Ok(()) | Err(_) => {}
+            },
             Means::Commands { down, .. } => {
                 self.run("virtual_address_down_command", down).await?;
             }
         }
+        self.until = 0;
         let mut state = lock(&self.fleet.address);
-        state.by = None;
+        (state.by, state.ends_at) = (None, 0);
         if std::mem::take(&mut state.is_here) {
             let name = &self.name;
             log!("cluster {name}: this Weir has {} no more: {why}", means.in_words());

@@ -1,6 +1,7 @@
 //! The way in which the virtual address comes to this machine, and its state there.
 
-use config::{Cluster as Configured, VirtualAddress};
+use config::{Cluster as Configured, VirtualAddress, in_words};
+use engine::ids::Micros;
 use net::sys::interface::{Device, DeviceAddress};
 
 /// The way to bring the address to this machine.
@@ -38,6 +39,8 @@ pub(super) struct State {
     /// The means by which this machine may have the address now. At the start, an earlier process may have
     /// left it.
     pub(super) by: Option<Means>,
+    /// Until then the kernel may have it, by CLOCK_BOOTTIME; 0 = it has not.
+    pub(super) ends_at: Micros,
     /// This process has brought it.
     pub(super) is_here: bool,
     /// Why this machine cannot have it, as was seen before it was to have it.
@@ -51,9 +54,18 @@ pub(super) fn device_address(own: &VirtualAddress) -> DeviceAddress {
 }
 
 /// Removes addresses of the kernel. They end by themselves, too.
-pub(super) fn remove(all: &[VirtualAddress]) {
+///
+/// # Errors
+/// One of them may still be there.
+pub(super) fn remove(all: &[VirtualAddress]) -> Result<(), String> {
+    let mut outcome = Ok(());
     for own in all {
-        let Ok(device) = Device::named(&own.device) else { continue };
-        let _ = device.remove(device_address(own));
+        let removed =
+            Device::named(&own.device).and_then(|device| device.remove(device_address(own)));
+        if let Err(error) = removed {
+            let why = in_words(&error);
+            outcome = Err(format!("virtual_address: {own} cannot be removed: {why}"));
+        }
     }
+    outcome
 }

@@ -67,6 +67,10 @@ impl Fleet {
             leases.forget(name);
         }
         let inherited = leases.take_inherited(name);
+        // The kernel may have what an earlier process has ordered.
+        let by = Means::of(configured);
+        let has_kernel = matches!(by, Some(Means::Kernel(_)));
+        let ends_at = if has_kernel { process::boottime_us() + VIEW } else { 0 };
         let me = Me {
             member: member_name(port, configured),
             instance: inherited.as_ref().map_or_else(random_word, |own| own.instance.clone()),
@@ -83,7 +87,7 @@ impl Fleet {
             changed: Notify::new(),
             loaded: watch::Sender::new((0, 0)),
             is_leaving: AtomicBool::new(false),
-            address: Mutex::new(State { by: Means::of(configured), ..State::default() }),
+            address: Mutex::new(State { by, ends_at, ..State::default() }),
             trouble: Mutex::default(),
         }))
     }
@@ -91,7 +95,8 @@ impl Fleet {
     /// This Weir is not one of several any more: removes the virtual address, unless commands do that.
     pub(in crate::cold::cluster) fn abandon_address(&self) {
         match lock(&self.address).by.take() {
-            Some(Means::Kernel(all)) => means::remove(&all),
+            // The kernel ends what cannot be removed.
+            Some(Means::Kernel(all)) => drop(means::remove(&all)),
             Some(Means::Commands { .. }) | None => {}
         }
     }
