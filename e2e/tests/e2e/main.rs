@@ -26,6 +26,7 @@ mod flood;
 mod haproxy;
 mod incident;
 mod kill_matrix;
+mod lan;
 mod limits;
 mod logs;
 mod metrics;

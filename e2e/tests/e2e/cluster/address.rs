@@ -8,12 +8,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use testkit::{
-    Etcd, Host, Network, Pooler, Postgres, Role, eventually, free_port, give_away, lan::DEVICE,
-    open_folder, poll_until, postgres_program, send_signal,
+    Etcd, Host, Network, Pooler, Postgres, eventually, free_port, give_away, lan::DEVICE,
+    open_folder, poll_until, send_signal,
 };
 
 use super::{PATIENCE as SHORT, cluster, setup};
-use crate::support;
+use crate::{lan, support};
 
 /// The lease of a silent member ends within it, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -85,16 +85,7 @@ impl Watch {
 impl Fleet {
     /// `keys`: more keys of the cluster. None without root.
     fn start(keys: &str) -> Option<Self> {
-        if !support::only_weir() {
-            return None;
-        }
-        let mut network = match Network::start() {
-            Ok(network) => network,
-            Err(why) => {
-                eprintln!("left out: {why}");
-                return None;
-            }
-        };
+        let mut network = lan::network()?;
         let hosts: Vec<_> = (0..3).map(|_| network.host()).collect();
         let [client, server] = [network.host(), network.host()];
         network.make_lan();
@@ -147,20 +138,7 @@ impl Fleet {
 
     /// Runs a query over the address, as a client of another machine. Returns false if it fails.
     fn ask(&self, address: IpAddr) -> bool {
-        let mut command = self.client.command("timeout");
-        command.arg("5").arg(postgres_program("psql")).args(["-XAtqc", "SELECT 41 + 1"]);
-        for (name, value) in [
-            ("PGHOST", &*address.to_string()),
-            ("PGPORT", &*self.port.to_string()),
-            ("PGUSER", Role::APP),
-            ("PGPASSWORD", Role::APP_PASSWORD),
-            ("PGDATABASE", "app"),
-            ("PGCONNECT_TIMEOUT", "2"),
-        ] {
-            command.env(name, value);
-        }
-        let output = command.output().expect("psql can be run");
-        output.status.success() && output.stdout == b"42\n"
+        lan::ask(&self.client, (&address.to_string(), self.port), &[]).is_some()
     }
 
     /// Waits until a client is served over the address. Returns how long that took.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use testkit::lan::DEVICE;
 use testkit::{
-    Host, Network, Pooler, Postgres, Role, eventually, free_port, open_folder, poll_until,
-    pooler_binary, postgres_program, send_signal,
+    Host, Network, Pooler, Postgres, eventually, free_port, open_folder, poll_until, pooler_binary,
+    send_signal,
 };
 
 use super::PATIENCE;
-use crate::support;
+use crate::lan;
 
 /// The name of both Weirs.
 const NAME: &str = "weir.test";
@@ -45,16 +45,7 @@ impl Drop for Running {
 impl Two {
     /// None without root.
     fn start() -> Option<Self> {
-        if !support::only_weir() {
-            return None;
-        }
-        let mut network = match Network::start() {
-            Ok(network) => network,
-            Err(why) => {
-                eprintln!("left out: {why}");
-                return None;
-            }
-        };
+        let mut network = lan::network()?;
         let hosts = [network.host(), network.host()];
         let [client, server] = [network.host(), network.host()];
         network.make_lan();
@@ -70,25 +61,8 @@ impl Two {
         Some(Self { weirs, hosts, client, port, network, _nodes: nodes })
     }
 
-    /// Runs a query as a client that knows this host name or address. `before`: a program that starts
-    /// psql. Returns how long it took, if it has an answer.
     fn ask(&self, host: &str, before: &[&str]) -> Option<Duration> {
-        let begun = Instant::now();
-        let mut command = self.client.command("timeout");
-        command.arg("10").args(before).arg(postgres_program("psql"));
-        command.args(["-XAtqc", "SELECT 41 + 1"]);
-        for (name, value) in [
-            ("PGHOST", host),
-            ("PGPORT", &*self.port.to_string()),
-            ("PGUSER", Role::APP),
-            ("PGPASSWORD", Role::APP_PASSWORD),
-            ("PGDATABASE", "app"),
-            ("PGCONNECT_TIMEOUT", "2"),
-        ] {
-            command.env(name, value);
-        }
-        let output = command.output().expect("psql can be run");
-        (output.status.success() && output.stdout == b"42\n").then(|| begun.elapsed())
+        lan::ask(&self.client, (host, self.port), before)
     }
 
     /// Starts keepalived beside a Weir, with the recipe of docs/high-availability.md.
@@ -130,8 +104,7 @@ impl Running {
     }
 }
 
-/// keepalived takes the address from a Weir that is paused, killed or cut off, and never gives it to both
-/// while they hear each other.
+/// keepalived takes the address from a Weir that is paused or killed.
 #[test]
 fn keepalived_moves_the_address_to_a_weir_that_is_ready() {
     let Some(mut two) = Two::start() else { return };
