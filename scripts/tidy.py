@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {
     "weir-wire": set(),
     "weir-config": set(),
-    "weir-pgpool": {"weir-config"},
+    "weir-pgpool": {"weir-config", "weir-wire"},
     "weir-sql": set(),
     "weir-x509": set(),
     "weir-cluster": set(),

@@ -77,14 +77,11 @@ impl Writer {
     }
 
     fn table<T: Keyed>(&mut self, section: &str, name: &str, target: &T, keys: &[String]) {
-        let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let is_bare = !name.is_empty() && name.chars().all(is_bare);
-        let name = if is_bare { name.to_owned() } else { quoted(name) };
         let is_commented = self.text.lines().next_back().is_some_and(|line| line.starts_with('#'));
         if !is_commented {
             self.empty_line();
         }
-        let _ = writeln!(self.text, "[{section}.{name}]");
+        let _ = writeln!(self.text, "{}", table_heading(section, name));
         let mut written = Vec::new();
         keys.iter().for_each(|name| self.key(target, name, &mut written));
         self.rest(target, &written);
@@ -151,6 +148,16 @@ fn native(key: &Key, value: &str) -> String {
         (Kind::Text | Kind::Integer | Kind::Numbers | Kind::Seconds | Kind::Choice(_), _) => {
             quoted(value)
         }
+    }
+}
+
+/// Returns the line that begins a table of TOML.
+#[must_use]
+pub fn table_heading(section: &str, name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match !name.is_empty() && name.chars().all(is_bare) {
+        true => format!("[{section}.{name}]"),
+        false => format!("[{section}.{}]", quoted(name)),
     }
 }
 

@@ -97,7 +97,7 @@ pub use crate::choice::{
 };
 pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
 pub use crate::config_error::ConfigError;
-pub use crate::convert::{quoted, to_toml};
+pub use crate::convert::{quoted, table_heading, to_toml};
 pub use crate::data_path::Proxied;
 pub use crate::describe::describe;
 pub use crate::endpoint::{Api, Endpoint, EtcdApi};

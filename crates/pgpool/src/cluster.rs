@@ -159,8 +159,7 @@ impl Work<'_> {
                 self.say(&format!("backend_hostname{}", node.id), Part::Without, why);
                 self.say(&format!("backend_port{}", node.id), Part::Without, why);
             }
-        }
-        if self.mode != Mode::Other {
+        } else {
             self.say("backend_clustering_mode", Part::Kept, "");
         }
         self.say("load_balance_mode", Part::Without, "there are no standbys");
@@ -185,15 +184,11 @@ impl Work<'_> {
         if let Some(time) = self.settings.time("search_primary_node_timeout", 1_000)? {
             self.toml.bare("failover_wait", seconds(time));
         }
-        for item in self.settings.effective() {
+        let settings = self.settings;
+        for item in settings.effective() {
             let Some((row, Some(_))) = find(&item.name) else { continue };
             if row.name.starts_with("health_check_") {
-                let why = "Weir watches all nodes alike";
-                self.verdicts.push(crate::report::Verdict {
-                    name: item.name.clone(),
-                    part: Part::Without,
-                    why: why.to_owned(),
-                });
+                self.say(&item.name, Part::Without, "Weir watches all nodes alike");
             }
         }
         self.commands(nodes);
@@ -231,9 +226,7 @@ impl Work<'_> {
             }
         };
         self.toml.text("user", &user);
-        let database =
-            self.settings.text(&format!("{prefix}_database")).filter(|it| !it.is_empty());
-        if let Some(database) = database {
+        if let Some(database) = self.settings.text(&format!("{prefix}_database")) {
             self.toml.text("dbname", database);
         }
         self.note(format!(

@@ -3,6 +3,7 @@
 //! It accepts what Pgpool-II accepts, and a value without quotes that Pgpool-II would refuse, such as
 //! `10.0.0.1`. Names are not checked here.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -69,6 +70,8 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     items: Vec<Setting>,
+    /// The place in `items` of the one that counts, by name.
+    last: HashMap<String, usize>,
 }
 
 /// Returns the name and the text of an included file. It gets the name as it is written, and the name
@@ -119,6 +122,7 @@ impl Settings {
                 return Err(Broken::new(&place, why));
             };
             if name != "include" {
+                self.last.insert(name.clone(), self.items.len());
                 self.items.push(Setting { name, value, place });
                 continue;
             }
@@ -137,15 +141,14 @@ impl Settings {
 
     /// Returns the settings that count, in the order of the files.
     pub fn effective(&self) -> impl Iterator<Item = &Setting> {
-        let is_last = |at: usize, name: &str| self.items[at + 1..].iter().all(|it| it.name != name);
         let items = self.items.iter().enumerate();
-        items.filter(move |(at, item)| is_last(*at, &item.name)).map(|(_, item)| item)
+        items.filter(|(at, item)| self.last.get(&item.name) == Some(at)).map(|(_, item)| item)
     }
 
     /// Returns the setting of a parameter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Setting> {
-        self.items.iter().rev().find(|item| item.name == name)
+        self.last.get(name).map(|at| &self.items[*at])
     }
 
     /// Is a switch on? A value that is no switch counts as off.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::cluster::Mode;
 use crate::conf::{Broken, Settings};
+use crate::lists::items;
 use crate::passwords::{Decrypt, Opener, User};
 use crate::report::{Report, Verdict};
 use crate::table::Part;
@@ -146,7 +147,7 @@ impl Work<'_> {
 
     fn listening(&mut self) -> Result<(), Broken> {
         let listen = self.settings.get("listen_addresses").map_or("localhost", |it| &it.value);
-        let listen: Vec<_> = listen.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
+        let listen = items(listen, ',');
         if !listen.is_empty() {
             self.toml.list("listen_addr", &listen);
         }
@@ -197,12 +198,11 @@ impl Work<'_> {
                 keys.iter().for_each(|key| self.toml.bare(key, seconds(time)));
             }
         }
-        for item in self.settings.effective() {
+        let settings = self.settings;
+        for item in settings.effective() {
             let number = item.name.strip_prefix("connect_timeout");
             if number.is_some_and(|number| !number.is_empty()) {
-                let why = "Weir has one such time for all nodes";
-                let (name, why) = (item.name.clone(), why.to_owned());
-                self.verdicts.push(Verdict { name, part: Part::Without, why });
+                self.say(&item.name, Part::Without, "Weir has one such time for all nodes");
             }
         }
         Ok(())

@@ -14,7 +14,6 @@ pub fn markdown() -> String {
     let rows: Vec<&Row> = rows().collect();
     let is_same = |one: &Row, other: &Row| {
         (one.part, one.keys, one.why) == (other.part, other.keys, other.why)
-            && !(one.part == Part::Kept && one.keys != other.keys)
     };
     for (at, row) in rows.iter().enumerate() {
         if rows[..at].iter().any(|earlier| is_same(earlier, row)) {

@@ -7,6 +7,7 @@ use config::hba::{Hba, IdentMaps, Method};
 
 use crate::conf::{Broken, Place};
 use crate::convert::{TextFile, Work};
+use crate::lists::items;
 use crate::passwords::Secret;
 use crate::table::Part;
 
@@ -121,7 +122,7 @@ impl Work<'_> {
             return Ok(());
         }
         let listen = self.settings.get("pcp_listen_addresses").map_or("localhost", |it| &it.value);
-        let listen: Vec<_> = listen.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
+        let listen = items(listen, ',');
         if listen.is_empty() {
             self.without_pcp("it has no address, so PCP is off");
             return Ok(());

@@ -1,10 +1,13 @@
 //! The users of `pool_passwd`, and passwords of `pgpool.conf` in its forms.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+
+use wire::scram::ScramVerifier;
 
 use crate::conf::{Broken, Place};
 
@@ -100,13 +103,13 @@ pub(crate) struct User {
 /// Pgpool-II ignores are ignored.
 pub(crate) fn users(text: &str, file: &str, opener: Opener<'_>) -> Result<Vec<User>, Broken> {
     let file: Arc<str> = Arc::from(file);
-    let mut users: Vec<User> = Vec::new();
+    let (mut users, mut known) = (Vec::new(), HashSet::new());
     for (number, line) in (1..).zip(text.lines()) {
         let place = Place { file: file.clone(), line: number };
         let mut fields = fields(line.trim_end_matches('\r')).into_iter();
         let (Some(name), Some(secret)) = (fields.next(), fields.next()) else { continue };
-        let is_known = users.iter().any(|user| user.name == name);
-        if name.is_empty() || name.starts_with('#') || secret.is_empty() || is_known {
+        let is_ignored = name.is_empty() || name.starts_with('#') || secret.is_empty();
+        if is_ignored || !known.insert(name.clone()) {
             continue;
         }
         let secret = match secret.strip_prefix(SCRAM) {
@@ -127,22 +130,14 @@ fn whole_verifier(
     rest: &mut impl Iterator<Item = String>,
     place: &Place,
 ) -> Result<String, Broken> {
-    let colons = |text: &str| text.matches(':').count();
-    while colons(&text) < 2
+    while text.matches(':').count() < 2
         && let Some(field) = rest.next()
     {
         text = format!("{text}:{field}");
     }
-    let keys = text[SCRAM.len()..].split_once(':').and_then(|(count, rest)| {
-        count.parse::<u32>().ok()?;
-        let (salt, keys) = rest.split_once('$')?;
-        let (stored, server) = keys.split_once(':')?;
-        Some([salt, stored, server])
-    });
-    let is_base64 = |part: &str| BASE64_STANDARD.decode(part).is_ok_and(|bytes| !bytes.is_empty());
-    match keys {
-        Some(parts) if parts.into_iter().all(is_base64) => Ok(text),
-        Some(_) | None => Err(Broken::new(
+    match ScramVerifier::parse(&text) {
+        Some(_) => Ok(text),
+        None => Err(Broken::new(
             place,
             "the SCRAM verifier is not complete; take it from pg_authid.rolpassword",
         )),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use config::{escaped, quoted};
+use config::{escaped, quoted, table_heading};
 
 // Writing to a String cannot fail, so the results of `write!` are dropped throughout.
 
@@ -22,12 +22,7 @@ impl Toml {
     }
 
     pub(crate) fn table(&mut self, section: &str, name: &str) {
-        let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let name = match !name.is_empty() && name.chars().all(is_bare) {
-            true => name.to_owned(),
-            false => quoted(name),
-        };
-        let _ = writeln!(self.text, "\n[{section}.{name}]");
+        let _ = writeln!(self.text, "\n{}", table_heading(section, name));
     }
 
     pub(crate) fn text(&mut self, key: &str, value: &str) {
