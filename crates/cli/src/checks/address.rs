@@ -11,6 +11,7 @@ use net::sys::{
 use super::{Finding, Level, unit};
 
 const KEY: &str = "virtual_address";
+
 /// Names missing devices and capabilities.
 pub(super) fn of_clusters(config: &Config) -> Vec<Finding> {
     let with_address = || config.clusters.values().filter(|own| !own.virtual_address.is_empty());
@@ -28,14 +29,7 @@ pub(super) fn of_clusters(config: &Config) -> Vec<Finding> {
 }
 
 fn missing_devices(cluster: &Cluster) -> impl Iterator<Item = String> {
-    cluster.virtual_address.iter().filter_map(|own| {
-        let why = match Device::named(&own.device) {
-            Ok(device) if device.is_running => return None,
-            Ok(_) => "has no link".to_owned(),
-            Err(error) => format!("cannot be used: {}", config::in_words(&error)),
-        };
-        Some(format!("device {} {why}", own.device))
-    })
+    cluster.virtual_address.iter().filter_map(|own| Device::running(&own.device).err())
 }
 
 /// Names the capabilities that Weir will not have, unless systemd's unit gives them.

@@ -42,7 +42,7 @@ pub(super) fn snapshot(
         facts.pools.iter().map(|pool| (pool.id, &pool.key)).collect();
     let requests: HashMap<u64, &CancelInfo> =
         facts.cancels.iter().map(|cancel| (cancel.row.requester, cancel)).collect();
-    let names = controller.names();
+    let (names, clusters) = (controller.names(), controller.clusters());
     let totals = facts.pools.iter().map(|pool| (pool.id, pool.stats));
     let averages = controller.averages().at(facts.now, totals);
     admin::Snapshot {
@@ -73,8 +73,8 @@ pub(super) fn snapshot(
         },
         watched: facts.watched,
         workers: facts.workers.iter().map(worker_row).collect(),
-        clusters: clusters(controller, now),
-        health: controller.health().into_iter().map(health_row).collect(),
+        health: controller.health(&clusters).into_iter().map(health_row).collect(),
+        clusters: clusters.into_iter().map(|one| cluster_row(one, now)).collect(),
         taken_at: now.seconds,
         local_time: log::local_time,
         config,

@@ -102,10 +102,7 @@ impl Lobbies {
         }
         // The backend of a trial would go to the other process.
         if context.has_successor {
-            return match pool.lock(|pool| pool.proxied()) {
-                Some(_) => Entrance::Proxied,
-                None => Entrance::Direct,
-            };
+            return if pool.is_direct() { Entrance::Direct } else { Entrance::Proxied };
         }
         let entrance = pool.lock(|pool| pool.entrance(now));
         if let Entrance::Trial { .. } = entrance {

@@ -8,11 +8,12 @@
 mod announcement;
 
 use std::{
-    fs, io, mem,
+    io, mem,
     net::IpAddr,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
 };
 
+use config::in_words;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
@@ -24,9 +25,9 @@ use netlink_packet_route::{
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use self::announcement::Announcement;
-use super::{checked, checked_len};
+use super::{checked, checked_len, process};
 
-/// The needed capabilities, with their bits in `/proc/self/status`.
+/// The needed capabilities, with their bits.
 const CAPABILITIES: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 /// No answer of the kernel is longer.
 const ANSWER_BYTES: usize = 64 * 1024;
@@ -41,7 +42,7 @@ pub struct Device {
     /// None: it has no Ethernet address, and neighbours need none.
     hardware: Option<Hardware>,
     /// It is up, and its line carries packets.
-    pub is_running: bool,
+    is_running: bool,
 }
 
 /// An address of a device.
@@ -73,6 +74,18 @@ impl Device {
             hardware: hardware.filter(|_| !flags.contains(LinkFlags::Loopback)),
             is_running: flags.contains(LinkFlags::Up | LinkFlags::Running),
         })
+    }
+
+    /// Returns the device of this name if its line carries packets.
+    ///
+    /// # Errors
+    /// A sentence that names the device.
+    pub fn running(name: &str) -> Result<Self, String> {
+        match Self::named(name) {
+            Ok(device) if device.is_running => Ok(device),
+            Ok(_) => Err(format!("device {name} has no link")),
+            Err(error) => Err(format!("device {name} cannot be used: {}", in_words(&error))),
+        }
     }
 
     /// Adds an address that the kernel removes after so many seconds, or renews that time. Connections
@@ -201,14 +214,8 @@ fn ask_at(
 /// Returns the names of the capabilities that addresses need and this process does not have.
 #[must_use]
 pub fn missing_capabilities() -> Vec<&'static str> {
-    let status = fs::read_to_string("/proc/self/status");
-    status.map_or_else(|_| Vec::new(), |status| missing_in(&status))
-}
-
-fn missing_in(status: &str) -> Vec<&'static str> {
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
-    CAPABILITIES.iter().filter(|(_, bit)| bits >> bit & 1 == 0).map(|(name, _)| *name).collect()
+    let missing = CAPABILITIES.iter().filter(|(_, bit)| !process::has_capability(*bit));
+    missing.map(|(name, _)| *name).collect()
 }
 
 #[cfg(test)]
@@ -216,17 +223,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_missing_capability_is_named() {
-        let status = |bits: &str| format!("Name:\tweir\nCapPrm:\tffff\nCapEff:\t{bits}\n");
-        assert_eq!(missing_in(&status("0000000000000000")), ["CAP_NET_ADMIN", "CAP_NET_RAW"]);
-        assert_eq!(missing_in(&status("0000000000001000")), ["CAP_NET_RAW"]);
-        assert_eq!(missing_in(&status("000001ffffffffff")), [""; 0]);
-    }
-
-    #[test]
     fn the_loopback_device_is_found_and_another_one_is_not() {
         let device = Device::named("lo").expect("every machine has it");
         assert_eq!(device.hardware, None);
+        let why = Device::running("nowhere0").expect_err("there is none");
+        assert!(why.starts_with("device nowhere0 cannot be used: "), "{why}");
         let error = Device::named("nowhere0").expect_err("there is none");
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }

@@ -36,6 +36,16 @@ pub fn user_of(number: u32, name: &str) -> Option<u32> {
     field(&status, "Uid:")?.split('\t').nth(1)?.parse().ok()
 }
 
+/// Has this process the capability with this bit (capabilities(7))? True if the kernel does not say.
+pub fn has_capability(bit: u32) -> bool {
+    status_of(std::process::id()).and_then(|status| capability_in(&status, bit)).unwrap_or(true)
+}
+
+fn capability_in(status: &str, bit: u32) -> Option<bool> {
+    let all = u64::from_str_radix(field(status, "CapEff:")?, 16).ok()?;
+    Some(all >> bit & 1 == 1)
+}
+
 /// Returns the lines that Linux has about a process.
 fn status_of(number: u32) -> Option<String> {
     std::fs::read_to_string(format!("/proc/{number}/status")).ok()
@@ -505,6 +515,16 @@ fn find_entry<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn effective_capabilities_are_bits_of_a_number() {
+        let status = |bits: &str| format!("Name:\tweir\nCapPrm:\tffff\nCapEff:\t{bits}\n");
+        let has = |bits: &str| [12, 13].map(|bit| capability_in(&status(bits), bit));
+        assert_eq!(has("0000000000000000"), [Some(false), Some(false)]);
+        assert_eq!(has("0000000000001000"), [Some(true), Some(false)]);
+        assert_eq!(has("000001ffffffffff"), [Some(true), Some(true)]);
+        assert_eq!(capability_in("Name:\tweir\n", 12), None);
+    }
 
     #[test]
     fn a_process_is_known_by_its_number_and_its_name() {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::controller::Controller;
+use super::{cluster::ClusterInfo, controller::Controller};
 
 /// A check, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,13 +14,14 @@ pub struct HealthCheck {
 }
 
 impl Controller {
-    /// Returns all checks. Each cluster has one, after that for all clusters.
-    pub fn health(&self) -> Vec<HealthCheck> {
+    /// Returns all checks. `clusters`: all clusters. Each has a check, after that for all of them.
+    pub fn health(&self, clusters: &[ClusterInfo]) -> Vec<HealthCheck> {
         let unready = self.unready_because();
-        let clusters = self.clusters().into_iter().map(|cluster| {
+        let clusters = clusters.iter().map(|cluster| {
             let lacks = |why| format!("cluster {} has no primary: {why}", cluster.name);
+            let writerless = || cluster.primary.as_ref().err().map(lacks);
             let name = format!("primary/{}", cluster.name);
-            HealthCheck { obstacle: unready.clone().or(cluster.primary.err().map(lacks)), name }
+            HealthCheck { obstacle: unready.clone().or_else(writerless), name }
         });
         let clusters: Vec<_> = clusters.collect();
         let unwatched = || "no cluster is configured, so no primary is watched".to_owned();

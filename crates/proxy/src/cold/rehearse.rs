@@ -221,15 +221,9 @@ fn first_free_port() -> u16 {
 }
 
 fn may_bind(port: u16) -> bool {
-    /// The bit of the capability in `CapEff` (capabilities(7)).
-    const NET_BIND_SERVICE: u64 = 1 << 10;
-    if port == 0 || port >= first_free_port() {
-        return true;
-    }
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_none_or(|mask| mask & NET_BIND_SERVICE != 0)
+    /// The bit of the capability (capabilities(7)).
+    const NET_BIND_SERVICE: u32 = 10;
+    port == 0 || port >= first_free_port() || process::has_capability(NET_BIND_SERVICE)
 }
 
 fn descriptors(config: &Config) -> Option<Obstacle> {

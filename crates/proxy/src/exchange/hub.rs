@@ -281,6 +281,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
 }
 
 /// Takes a lock. A panic of its holder ends the process, so its content is never inconsistent.
+// Inlined: each transaction takes its pool's lock twice.
 #[inline(always)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

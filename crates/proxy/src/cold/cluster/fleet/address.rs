@@ -48,8 +48,7 @@ pub(super) fn own(configured: &Configured, fleet: &Fleet) -> OwnAddress {
     let state = lock(&fleet.address);
     // A holder that becomes unfit gives the address up by itself.
     let is_wanted = Means::of(configured).is_some() && state.unfit.is_none();
-    let is_up = state.by.is_some() || process::boottime_us() < state.ends_at;
-    OwnAddress { is_wanted, is_up }
+    OwnAddress { is_wanted, is_up: state.by.is_some() }
 }
 
 /// Returns why this machine cannot have these addresses.
@@ -69,16 +68,9 @@ fn explained(error: &io::Error, capability: &str) -> String {
     }
 }
 
-/// Returns the device of an address.
-fn device(own: &VirtualAddress) -> Result<Device, String> {
-    let device = Device::named(&own.device);
-    device.map_err(|error| format!("virtual_address: device {}: {}", own.device, in_words(&error)))
-}
-
 /// Returns the device of an address, if its line carries packets.
 fn running_device(own: &VirtualAddress) -> Result<Device, String> {
-    let why = || format!("virtual_address: device {} has no link", own.device);
-    device(own).and_then(|device| device.is_running.then_some(device).ok_or_else(why))
+    Device::running(&own.device).map_err(|why| format!("virtual_address: {why}"))
 }
 
 /// The address of one cluster, as its task sees it.
@@ -243,7 +235,7 @@ impl Keeper<'_> {
         }
         self.announced.1 += 1;
         for own in all {
-            device(own)?.announce(own.address).map_err(|error| {
+            running_device(own)?.announce(own.address).map_err(|error| {
                 let why = explained(&error, "CAP_NET_RAW");
                 format!("virtual_address: {own} cannot be announced: {why}")
             })?;
@@ -259,6 +251,7 @@ impl Keeper<'_> {
 
     /// Removes the address from this machine.
     async fn remove(&mut self, why: &str) -> Result<(), String> {
+        self.until = 0;
         let (by, ends_at) = {
             let state = lock(&self.fleet.address);
             (state.by.clone(), state.ends_at)
@@ -274,9 +267,8 @@ impl Keeper<'_> {
                 self.run("virtual_address_down_command", down).await?;
             }
         }
-        self.until = 0;
         let mut state = lock(&self.fleet.address);
-        (state.by, state.ends_at) = (None, 0);
+        state.by = None;
         if std::mem::take(&mut state.is_here) {
             let name = &self.name;
             log!("cluster {name}: this Weir has {} no more: {why}", means.in_words());

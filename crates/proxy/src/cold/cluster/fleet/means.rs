@@ -39,7 +39,7 @@ pub(super) struct State {
     /// The means by which this machine may have the address now. At the start, an earlier process may have
     /// left it.
     pub(super) by: Option<Means>,
-    /// Until then the kernel may have it, by CLOCK_BOOTTIME; 0 = it has not.
+    /// The kernel has removed it by then (CLOCK_BOOTTIME), whatever this process does.
     pub(super) ends_at: Micros,
     /// This process has brought it.
     pub(super) is_here: bool,

@@ -67,10 +67,8 @@ impl Fleet {
             leases.forget(name);
         }
         let inherited = leases.take_inherited(name);
-        // The kernel may have what an earlier process has ordered.
-        let by = Means::of(configured);
-        let has_kernel = matches!(by, Some(Means::Kernel(_)));
-        let ends_at = if has_kernel { process::boottime_us() + VIEW } else { 0 };
+        // An earlier process may have left it. Its life time is shorter.
+        let (by, ends_at) = (Means::of(configured), process::boottime_us() + VIEW);
         let me = Me {
             member: member_name(port, configured),
             instance: inherited.as_ref().map_or_else(random_word, |own| own.instance.clone()),
